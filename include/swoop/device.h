@@ -1,0 +1,118 @@
+/* swoop/device.h: devices, variables on them, programs compiled for them.
+ * Flow: sw_device_open -> (graph) -> sw_params_new -> sw_compile -> sw_program_set / run / get, again and again. */
+#ifndef SWOOP_DEVICE_H
+#define SWOOP_DEVICE_H
+
+#include "swoop/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- devices --------------------------------------------------------------------------------------------------------- */
+
+typedef struct sw_device sw_device;
+
+typedef struct sw_device_options {
+    int threads; /* cpu: 0 means all cores that this process may use (OMP_NUM_THREADS is respected) */
+} sw_device_options;
+
+typedef struct sw_device_properties {
+    char id[32];       /* "cpu", "cuda:0": what sw_device_open takes */
+    char backend[16];  /* "cpu" */
+    char name[128];    /* "Intel(R) Xeon(R) …" */
+    char compute[128]; /* "2 cores, AVX-512, oneDNN 2.6.3" */
+    char driver[64];   /* "-" where there is none */
+    char status[160];  /* "ok", or why it cannot be used */
+    uint64_t memory_total, memory_free; /* bytes */
+    int compute_units;
+    bool usable;
+} sw_device_properties;
+
+/* Fills at most max entries, returns how many there are. Real devices first; ref and null, which exist for checking
+ * and planning, only if include_virtual. */
+SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtual);
+/* id: "auto" (SWOOP_DEVICE if set, else the best usable one), "cpu", "ref", "null", … An unknown id is
+ * SW_ERR_ARGUMENT with the ids that exist; options may be NULL. */
+SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
+SW_API void sw_device_close(sw_device *d);
+SW_API const sw_device_properties *sw_device_info(const sw_device *d);
+
+/* ---- variables ------------------------------------------------------------------------------------------------------- */
+
+typedef struct sw_params sw_params;
+
+/* Allocates and initialises every variable of the graph (see sw_variable): same seed, same values on every device. The
+ * value of a variable depends on seed and name only. */
+SW_API sw_status sw_params_new(sw_device *d, const sw_graph *g, uint64_t seed, sw_params **out);
+SW_API void sw_params_free(sw_params *p);
+
+typedef struct sw_var_info {
+    const char *name;
+    sw_var_kind kind;
+    sw_dtype dtype;
+    int rank;
+    int64_t shape[SW_MAX_RANK];
+    int64_t elements;
+} sw_var_info;
+SW_API int sw_params_count(const sw_params *p);
+SW_API sw_status sw_params_info(const sw_params *p, int i, sw_var_info *out);
+SW_API int sw_params_find(const sw_params *p, const char *name); /* -1 if there is none */
+/* Copies row-major elements between host memory of `type` and variable i, converting. n: elements, must be its count. */
+SW_API sw_status sw_params_get(sw_params *p, int i, sw_dtype type, void *dst, int64_t n);
+SW_API sw_status sw_params_set(sw_params *p, int i, sw_dtype type, const void *src, int64_t n);
+SW_API uint64_t sw_params_bytes(const sw_params *p); /* device memory they occupy */
+
+/* ---- programs -------------------------------------------------------------------------------------------------------- */
+
+typedef struct sw_program sw_program;
+
+typedef struct sw_compile_options {
+    sw_params *params; /* shared variables; NULL: the program makes its own with seed 0 */
+    bool profile;      /* time every step (adds two clock reads each) */
+    bool no_simplify;  /* the graph as it was recorded: for tests of the passes */
+    bool no_fuse;      /* one kernel per op: for tests of the fuser */
+} sw_compile_options;
+
+/* Compiles the graph's outputs and assigns for the device. The graph may be freed afterwards. o may be NULL. */
+SW_API sw_status sw_compile(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_program **out);
+SW_API void sw_program_free(sw_program *p);
+
+/* Known before anything is allocated for the run, and exact: the program allocates these bytes and no others. */
+typedef struct sw_plan {
+    uint64_t params, buffers, state;  /* bytes of variables by kind, as laid out on the device */
+    uint64_t inputs, constants, arena; /* arena: activations, gradients, workspace, outputs placed together */
+    uint64_t workspace;               /* the largest workspace of one step, part of the arena */
+    uint64_t total;
+    double flops, traffic;            /* arithmetic operations and bytes moved, one run */
+    int nodes, kernels, ops, copies;  /* nodes after the passes; fused kernels, whole ops, copies among the launches */
+    int launches;
+} sw_plan;
+SW_API const sw_plan *sw_program_plan(const sw_program *p);
+/* The same without allocating: compiles up to the memory plan. */
+SW_API sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out);
+
+/* Index of an input or output by name, -1 if there is none. */
+SW_API int sw_program_input(const sw_program *p, const char *name);
+SW_API int sw_program_output(const sw_program *p, const char *name);
+/* Row-major host data of `type`, converted to the slot's type; n elements, must be the slot's count. The value stays
+ * until it is set again. */
+SW_API sw_status sw_program_set(sw_program *p, int input, sw_dtype type, const void *src, int64_t n);
+SW_API sw_status sw_program_get(sw_program *p, int output, sw_dtype type, void *dst, int64_t n);
+SW_API sw_status sw_program_output_info(const sw_program *p, int output, sw_var_info *out);
+/* One run: all launches in order, then the assigns are visible. After an error the variables may be half updated. */
+SW_API sw_status sw_program_run(sw_program *p);
+
+/* Per launch since the program was compiled with .profile: a table, or Chrome/Perfetto JSON (ui.perfetto.dev).
+ * The string is the caller's: sw_string_free. */
+typedef enum sw_profile_format { SW_PROFILE_TABLE = 0, SW_PROFILE_JSON, SW_PROFILE_TRACE } sw_profile_format;
+SW_API sw_status sw_program_profile(const sw_program *p, sw_profile_format format, char **out);
+
+/* Runs what `t` needs at once on `d` (NULL: the cpu) and copies the result: for tests, teaching and debugging.
+ * Variables have their initial values; graphs with inputs are an error. */
+SW_API sw_status sw_eval(sw_t t, sw_device *d, sw_dtype type, void *dst, int64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,253 @@
+/* swoop/graph.h: a computation is a graph, recorded once. This header has values, primitives, big ops, gradients, printing.
+ * Flow: record (here) -> sw_grad (here) -> sw_compile (device.h) -> sw_program_run. Layers with parameters: nn.h.
+ *
+ * A value `sw_t` is a small struct passed by copy; its graph owns everything and sw_graph_free releases it at once.
+ * Errors are sticky: a builder that fails records the first error in the graph and returns an invalid value, every
+ * builder that is given an invalid value returns an invalid one, and a single check of sw_graph_status (or of what
+ * sw_grad or sw_compile return) ends the build. Messages name the op, the node and the shapes.
+ * Shapes are NCHW at the surface, as in ONNX and PyTorch; physical layouts are the compiler's business.
+ * Binary ops broadcast like NumPy (the builder inserts reshape and expand; inside the graph nothing is implicit).
+ * Floating-point semantics are IEEE 754: NaN and infinities propagate; max and min give NaN if either side is NaN. */
+#ifndef SWOOP_GRAPH_H
+#define SWOOP_GRAPH_H
+
+#include "swoop/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_graph sw_graph;
+
+typedef struct sw_t {
+    sw_graph *graph;
+    uint32_t id; /* 0: invalid, the graph has an error */
+} sw_t;
+
+/* ---- graph --------------------------------------------------------------------------------------------------------- */
+
+SW_API sw_status sw_graph_new(sw_graph **out);
+SW_API void sw_graph_free(sw_graph *g);
+SW_API sw_status sw_graph_status(const sw_graph *g);  /* first error of the build, SW_OK if none; message in sw_error() */
+SW_API void sw_graph_set_training(sw_graph *g, bool training); /* batch_norm, dropout (default true) */
+SW_API bool sw_graph_is_training(const sw_graph *g);
+
+/* Names given to nodes and parameters between push and pop get the prefix "scope." in front ("layer1.0.conv1.weight"). */
+SW_API void sw_scope_push(sw_graph *g, const char *fmt, ...);
+SW_API void sw_scope_pop(sw_graph *g);
+
+/* Text, one line a node: "%12 f32[64,6,28,28] conv(%3, %4, %5) stride=1,1 … 'conv1'"; or Graphviz's dot language.
+ * The string is the caller's: sw_string_free. */
+typedef enum sw_print_format { SW_PRINT_TEXT = 0, SW_PRINT_DOT } sw_print_format;
+SW_API sw_status sw_graph_print(const sw_graph *g, sw_print_format format, char **out);
+SW_API void sw_string_free(char *s);
+
+/* ---- about a value -------------------------------------------------------------------------------------------------- */
+
+SW_API bool sw_valid(sw_t t);
+SW_API int sw_rank(sw_t t);                    /* -1 if invalid */
+SW_API int64_t sw_dim(sw_t t, int axis);       /* axis < 0 counts from the end; -1 if there is no such axis */
+SW_API int64_t sw_elements(sw_t t);            /* product of the dims (1 for a scalar), -1 if invalid */
+SW_API sw_dtype sw_type(sw_t t);
+SW_API sw_t sw_named(sw_t t, const char *name); /* names the node for messages, printing and profiles; returns t */
+
+/* ---- sources -------------------------------------------------------------------------------------------------------- */
+
+/* A slot filled from outside before each run. Names are unique in a graph. */
+SW_API sw_t sw_input(sw_graph *g, const char *name, sw_dtype type, int rank, const int64_t *shape);
+/* The same value everywhere: sw_const(g, SW_F32, 0.5) is a scalar that broadcasts. */
+SW_API sw_t sw_const(sw_graph *g, sw_dtype type, double value);
+SW_API sw_t sw_full(sw_graph *g, sw_dtype type, int rank, const int64_t *shape, double value);
+/* Literal data, copied: row-major, shape's product of elements of `type`. */
+SW_API sw_t sw_literal(sw_graph *g, sw_dtype type, int rank, const int64_t *shape, const void *data);
+/* 0, 1, 2 … along one axis. */
+SW_API sw_t sw_iota(sw_graph *g, sw_dtype type, int rank, const int64_t *shape, int axis);
+/* Uniform 32-bit integers (SW_U32): element e of stream `stream` at count `counter` (scalar i64 value, or an invalid
+ * sw_t for 0) is word e%4 of Philox4x32-10(counter = {e/4, counter}, key = {graph seed, stream}). sw_rand: f32 in [0, 1). */
+SW_API sw_t sw_random_bits(sw_graph *g, sw_t counter, uint32_t stream, int rank, const int64_t *shape);
+SW_API sw_t sw_rand(sw_graph *g, sw_t counter, uint32_t stream, int rank, const int64_t *shape);
+SW_API void sw_graph_set_seed(sw_graph *g, uint64_t seed);
+
+/* Initial values of a variable. fan_in and fan_out are taken from the shape as PyTorch does (dim 1, dim 0, times the
+ * receptive field), unless fan is given. */
+typedef enum sw_init_kind {
+    SW_INIT_ZEROS = 0,
+    SW_INIT_CONSTANT,       /* a */
+    SW_INIT_UNIFORM,        /* in [a, b) */
+    SW_INIT_NORMAL,         /* mean a, standard deviation b */
+    SW_INIT_FAN_IN_UNIFORM, /* in +-1/sqrt(fan_in): PyTorch's default for linear and convolution */
+    SW_INIT_XAVIER_UNIFORM, /* Glorot & Bengio 2010 */
+    SW_INIT_XAVIER_NORMAL,
+    SW_INIT_HE_UNIFORM,     /* He et al. 2015, fan_in, gain sqrt(2) */
+    SW_INIT_HE_NORMAL
+} sw_init_kind;
+typedef struct sw_init {
+    sw_init_kind kind;
+    double a, b;
+    int64_t fan; /* 0: from the shape */
+} sw_init;
+
+/* A variable keeps its value between runs; programs of the same sw_params share variables by name. */
+typedef enum sw_var_kind {
+    SW_VAR_PARAM = 0, /* learnt: sw_grad, optimisers */
+    SW_VAR_BUFFER,    /* part of the model, not learnt: running statistics */
+    SW_VAR_STATE      /* the optimiser's: moments, counters; not part of a model file */
+} sw_var_kind;
+SW_API sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type, int rank, const int64_t *shape,
+                        sw_init init);
+SW_API sw_t sw_param(sw_graph *g, const char *name, int rank, const int64_t *shape, sw_init init); /* f32 SW_VAR_PARAM */
+/* All variables of one kind, in order of declaration. Returns the count; fills at most `max` entries. */
+SW_API int sw_graph_variables(const sw_graph *g, sw_var_kind kind, sw_t *out, int max);
+SW_API const char *sw_name(sw_t t); /* variable's, input's or node's name; "" if it has none */
+
+/* ---- primitives: pointwise ------------------------------------------------------------------------------------------ */
+
+SW_API sw_t sw_neg(sw_t x);
+SW_API sw_t sw_exp(sw_t x);
+SW_API sw_t sw_log(sw_t x);
+SW_API sw_t sw_sqrt(sw_t x);
+SW_API sw_t sw_sin(sw_t x);
+SW_API sw_t sw_cos(sw_t x);
+SW_API sw_t sw_atan(sw_t x);
+SW_API sw_t sw_tanh(sw_t x);
+SW_API sw_t sw_erf(sw_t x);
+SW_API sw_t sw_floor(sw_t x);
+SW_API sw_t sw_cast(sw_t x, sw_dtype type); /* C conversion; float to integer truncates and saturates, NaN gives 0 */
+
+/* Both sides have one type and broadcast. Comparisons give bool; and/or/xor take bool or integers; shifts integers.
+ * mod has the sign of the divisor (Python's %); integer division truncates, and by zero gives 0. */
+SW_API sw_t sw_add(sw_t a, sw_t b);
+SW_API sw_t sw_sub(sw_t a, sw_t b);
+SW_API sw_t sw_mul(sw_t a, sw_t b);
+SW_API sw_t sw_div(sw_t a, sw_t b);
+SW_API sw_t sw_mod(sw_t a, sw_t b);
+SW_API sw_t sw_pow(sw_t a, sw_t b);
+SW_API sw_t sw_max(sw_t a, sw_t b); /* where both are equal, each side gets half the gradient */
+SW_API sw_t sw_min(sw_t a, sw_t b);
+SW_API sw_t sw_lt(sw_t a, sw_t b);
+SW_API sw_t sw_eq(sw_t a, sw_t b);
+SW_API sw_t sw_and(sw_t a, sw_t b);
+SW_API sw_t sw_or(sw_t a, sw_t b);
+SW_API sw_t sw_xor(sw_t a, sw_t b);
+SW_API sw_t sw_shl(sw_t a, sw_t b);
+SW_API sw_t sw_shr(sw_t a, sw_t b); /* arithmetic for signed types, logical for u8 and u32 */
+SW_API sw_t sw_where(sw_t condition, sw_t yes, sw_t no); /* condition: bool */
+
+/* Compositions of the above. Scalars: the constant takes x's type. */
+SW_API sw_t sw_add_scalar(sw_t x, double c);
+SW_API sw_t sw_mul_scalar(sw_t x, double c);
+SW_API sw_t sw_le(sw_t a, sw_t b); /* IEEE: false with NaN */
+SW_API sw_t sw_gt(sw_t a, sw_t b);
+SW_API sw_t sw_ge(sw_t a, sw_t b);
+SW_API sw_t sw_ne(sw_t a, sw_t b);
+SW_API sw_t sw_not(sw_t x); /* bool */
+SW_API sw_t sw_abs(sw_t x);
+SW_API sw_t sw_square(sw_t x);
+SW_API sw_t sw_rsqrt(sw_t x);
+SW_API sw_t sw_sigmoid(sw_t x);
+SW_API sw_t sw_relu(sw_t x); /* max(x, 0), gradient 0 at 0 */
+SW_API sw_t sw_gelu(sw_t x); /* exact: x/2 (1 + erf(x/sqrt 2)), Hendrycks & Gimpel 2016 */
+SW_API sw_t sw_silu(sw_t x);
+
+/* ---- primitives: movement ------------------------------------------------------------------------------------------- */
+
+SW_API sw_t sw_reshape(sw_t x, int rank, const int64_t *shape); /* one entry may be -1 */
+SW_API sw_t sw_flatten(sw_t x);                                 /* [N, …] -> [N, product of the rest] */
+SW_API sw_t sw_permute(sw_t x, const int *axes);                /* result axis i is x's axis axes[i] */
+SW_API sw_t sw_transpose(sw_t x, int axis_a, int axis_b);
+SW_API sw_t sw_expand(sw_t x, int rank, const int64_t *shape);  /* NumPy's broadcast_to */
+/* lo, hi, interior >= 0, one per axis (interior: so many between neighbours; NULL: none). */
+SW_API sw_t sw_pad(sw_t x, const int64_t *lo, const int64_t *hi, const int64_t *interior, double value);
+SW_API sw_t sw_slice(sw_t x, const int64_t *start, const int64_t *stop, const int64_t *step); /* step >= 1; NULL: 1 */
+SW_API sw_t sw_narrow(sw_t x, int axis, int64_t start, int64_t length);
+SW_API sw_t sw_concat(const sw_t *xs, int n, int axis);
+SW_API sw_t sw_copy(sw_t x); /* the same value in a row-major buffer of its own */
+
+/* ---- primitives: reduce and order ----------------------------------------------------------------------------------- */
+
+/* Over the axes whose bits are set (bit i: axis i; SW_ALL_AXES), kept as size 1 if keep. Empty sum 0, product 1,
+ * max -inf (lowest integer), min +inf. Ties of max and min share the gradient equally. */
+#define SW_ALL_AXES 0xffffffffu
+#define SW_AXIS(i) (1u << (i))
+SW_API sw_t sw_sum(sw_t x, uint32_t axes, bool keep);
+SW_API sw_t sw_mean(sw_t x, uint32_t axes, bool keep);
+SW_API sw_t sw_reduce_max(sw_t x, uint32_t axes, bool keep);
+SW_API sw_t sw_reduce_min(sw_t x, uint32_t axes, bool keep);
+SW_API sw_t sw_prod(sw_t x, uint32_t axes, bool keep);
+SW_API sw_t sw_argmax(sw_t x, int axis, bool keep); /* i64, the first among equals; NaN counts as the greatest */
+SW_API sw_t sw_argmin(sw_t x, int axis, bool keep);
+SW_API sw_t sw_cumsum(sw_t x, int axis, bool reverse);
+SW_API sw_t sw_sort(sw_t x, int axis, bool descending);    /* stable; NaN last ascending, first descending */
+SW_API sw_t sw_argsort(sw_t x, int axis, bool descending); /* i64 */
+
+/* ---- primitives: index and contract --------------------------------------------------------------------------------- */
+
+/* out[i][j][k] = x[index[i][j][k]][j][k] for axis 0 and rank 3 (ONNX GatherElements, torch.gather). index: i64 or i32,
+ * x's shape but for `axis`. An index outside stops the run with an error that names the node. */
+SW_API sw_t sw_gather(sw_t x, sw_t index, int axis);
+/* base with out[index[i][j][k]][j][k] (+=, =, max=) src[i][j][k]; in order of i, so the result is reproducible. */
+SW_API sw_t sw_scatter_add(sw_t base, sw_t index, sw_t src, int axis);
+SW_API sw_t sw_scatter_set(sw_t base, sw_t index, sw_t src, int axis);
+SW_API sw_t sw_scatter_max(sw_t base, sw_t index, sw_t src, int axis);
+/* [B…, M, K] x [B…, K, N] -> [B…, M, N], batch axes equal. */
+SW_API sw_t sw_dot(sw_t a, sw_t b);
+
+/* ---- primitives: control -------------------------------------------------------------------------------------------- */
+
+SW_API sw_t sw_stop_gradient(sw_t x);
+/* At the end of a run `variable` takes the value; everything else in the run reads the old one. */
+SW_API sw_t sw_assign(sw_t variable, sw_t value);
+/* Makes a value an output of every program compiled from this graph. Names are unique. */
+SW_API sw_t sw_output(sw_t x, const char *name);
+
+/* ---- big ops: each with infer, grad, and lower into the primitives above --------------------------------------------- */
+
+/* a [.., M, K] x b [.., K, N]; leading axes broadcast like NumPy; rank-1 operands as in ONNX MatMul. */
+SW_API sw_t sw_matmul(sw_t a, sw_t b);
+/* x [.., K], weight [N, K], bias [N] or invalid (SW_NONE) -> [.., N]: x weight^T + bias. */
+SW_API sw_t sw_linear_op(sw_t x, sw_t weight, sw_t bias);
+#define SW_NONE ((sw_t){0})
+
+/* Spatial options for 1 to 3 spatial axes; a 0 field means 1 (stride, dilation, groups) or 0 (pads). */
+typedef struct sw_conv_options {
+    int64_t stride[3], pad_lo[3], pad_hi[3], dilation[3];
+    int64_t groups;
+} sw_conv_options;
+/* x [N, C, spatial…], weight [O, C/groups, kernel…], bias [O] or SW_NONE -> [N, O, spatial'…] (ONNX Conv). */
+SW_API sw_t sw_conv_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_options *o);
+
+typedef struct sw_pool_options {
+    int64_t kernel[3], stride[3], pad_lo[3], pad_hi[3]; /* stride 0: the kernel's size */
+    bool count_include_pad;                             /* average: pads count in the divisor (PyTorch's default: true) */
+} sw_pool_options;
+/* x [N, C, spatial…]. Max: padding is -inf, the first of equal values gets the gradient, NaN wins. */
+SW_API sw_t sw_max_pool_op(sw_t x, const sw_pool_options *o);
+SW_API sw_t sw_avg_pool_op(sw_t x, const sw_pool_options *o);
+
+/* Training-mode batch norm over all axes but 1 (Ioffe & Szegedy 2015). weight, bias [C]. *mean, *var (biased) are [C];
+ * either may be NULL. */
+SW_API sw_t sw_batch_norm_op(sw_t x, sw_t weight, sw_t bias, double eps, sw_t *mean, sw_t *var);
+/* Over the last n axes (Ba et al. 2016); weight and bias have the shape of those axes or are SW_NONE. */
+SW_API sw_t sw_layer_norm_op(sw_t x, sw_t weight, sw_t bias, int n_axes, double eps);
+SW_API sw_t sw_softmax(sw_t x, int axis);
+SW_API sw_t sw_log_softmax(sw_t x, int axis);
+/* logits [N, C] or [N, T, C] (classes last); target: class indices (i64, i32; logits' shape without C) or probabilities
+ * (logits' shape). Mean over all rows: scalar. sw_cross_entropy_rows: one loss a row. */
+SW_API sw_t sw_cross_entropy(sw_t logits, sw_t target);
+SW_API sw_t sw_cross_entropy_rows(sw_t logits, sw_t target);
+SW_API sw_t sw_mse(sw_t prediction, sw_t target); /* mean squared error: scalar */
+/* weight [V, D], index […] of i64 or i32 -> […, D]. */
+SW_API sw_t sw_embedding_op(sw_t weight, sw_t index);
+
+/* ---- gradients -------------------------------------------------------------------------------------------------------- */
+
+/* Appends to the graph the gradient of the scalar `loss` with respect to each of wrt[0..n). out[i] has wrt[i]'s shape; a
+ * value that loss does not depend on gets zeros. Gradients of gradients work. */
+SW_API sw_status sw_grad(sw_t loss, const sw_t *wrt, int n, sw_t *out);
+/* The same with the gradient of `loss` (any shape) given. */
+SW_API sw_status sw_grad_from(sw_t loss, sw_t seed, const sw_t *wrt, int n, sw_t *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,143 @@
+/* swoop/nn.h: layers with parameters, optimisers and schedules as values, and the models that have names.
+ * On top of graph.h: every function here records nodes and nothing else. Parameter names are PyTorch's state_dict names. */
+#ifndef SWOOP_NN_H
+#define SWOOP_NN_H
+
+#include "swoop/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- layers: sw_conv2d(x, 32, .kernel = 3, .pad = 1, .name = "conv1") --------------------------------------------------
+ * The first argument after x is the number of output channels or features; the rest are designated initialisers.
+ * .name gives "NAME.weight" and "NAME.bias" (inside the present scope); without one, "linear1", "conv2" … are counted. */
+
+typedef struct sw_linear_options {
+    int64_t features;
+    const char *name;
+    bool no_bias;
+    sw_init weight_init, bias_init; /* kind 0: uniform in +-1/sqrt(fan_in), PyTorch's default */
+    int sw_end;                     /* leave alone: lets the macro end with an initialiser */
+} sw_linear_options;
+/* x [.., K] -> [.., features]; weight [features, K], bias [features]. */
+SW_API sw_t sw_linear_with(sw_t x, sw_linear_options o);
+#define sw_linear(x, ...) sw_linear_with((x), (sw_linear_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_conv2d_options {
+    int64_t channels;
+    const char *name;
+    int64_t kernel, kernel_h, kernel_w; /* kernel: square; or the two */
+    int64_t stride, pad, dilation;      /* 0: 1, 0, 1 */
+    int64_t groups;                     /* 0: 1 */
+    bool no_bias;
+    sw_init weight_init, bias_init;
+    int sw_end;
+} sw_conv2d_options;
+/* x [N, C, H, W] -> [N, channels, H', W'], H' = (H + 2 pad - dilation (kernel - 1) - 1) / stride + 1. */
+SW_API sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o);
+#define sw_conv2d(x, ...) sw_conv2d_with((x), (sw_conv2d_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_pool2d_options {
+    int64_t kernel, stride, pad; /* stride 0: kernel; kernel 0: 2 */
+    bool exclude_pad;            /* average: divide by the elements that are there (PyTorch: count_include_pad=False) */
+    int sw_end;
+} sw_pool2d_options;
+SW_API sw_t sw_max_pool2d_with(sw_t x, sw_pool2d_options o);
+SW_API sw_t sw_avg_pool2d_with(sw_t x, sw_pool2d_options o);
+#define sw_max_pool2d(x, ...) sw_max_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
+#define sw_avg_pool2d(x, ...) sw_avg_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
+/* Mean over H and W: [N, C, H, W] -> [N, C]. */
+SW_API sw_t sw_global_avg_pool2d(sw_t x);
+
+typedef struct sw_norm_options {
+    const char *name;
+    double eps;      /* 0: 1e-5 */
+    double momentum; /* batch norm, weight of the new value: 0: 0.1 */
+    int sw_end;
+} sw_norm_options;
+/* x [N, C, …]. Training: batch statistics (biased variance), running_mean and running_var (unbiased) and
+ * num_batches_tracked are updated; otherwise the running ones are used. Parameters weight, bias [C]. */
+SW_API sw_t sw_batch_norm_with(sw_t x, sw_norm_options o);
+#define sw_batch_norm(x, ...) sw_batch_norm_with((x), (sw_norm_options){__VA_ARGS__, .sw_end = 0})
+/* Over the last axis; weight, bias [D]. */
+SW_API sw_t sw_layer_norm_with(sw_t x, sw_norm_options o);
+#define sw_layer_norm(x, ...) sw_layer_norm_with((x), (sw_norm_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_embedding_options {
+    int64_t features;
+    int64_t vocabulary;
+    const char *name;
+    sw_init weight_init; /* kind 0: normal(0, 1) */
+    int sw_end;
+} sw_embedding_options;
+/* index […] (i64) -> […, features]; weight [vocabulary, features]: sw_embedding(x, 128, 65, .name = "wte"). */
+SW_API sw_t sw_embedding_with(sw_t index, sw_embedding_options o);
+#define sw_embedding(x, ...) sw_embedding_with((x), (sw_embedding_options){__VA_ARGS__, .sw_end = 0})
+
+/* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
+SW_API sw_t sw_dropout(sw_t x, double p);
+
+/* ---- models ------------------------------------------------------------------------------------------------------------ */
+
+/* A network as a C function: DESIGN §2. */
+typedef sw_t (*sw_model_fn)(sw_t x);
+typedef sw_t (*sw_loss_fn)(sw_t output, sw_t target);
+
+/* "mlp", "mlp:256,128", "lenet", "cnn:32,64", "resnet18", "resnet8:8,16,32" …: builds the named model on x. outputs: number
+ * of classes (or regression targets). An unknown name or bad arguments are a sticky error with the names that exist. */
+SW_API sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs);
+/* Names, arguments and one line about each model; entry NULL ends the list. */
+typedef struct sw_model_info { const char *name, *arguments, *about; } sw_model_info;
+SW_API const sw_model_info *sw_model_list(void);
+
+/* ---- optimisers --------------------------------------------------------------------------------------------------------- */
+
+typedef enum sw_optimizer_kind { SW_SGD = 0, SW_ADAM, SW_ADAMW } sw_optimizer_kind;
+/* Definitions are torch.optim's; each formula stands in src/nn/optim.c. */
+typedef struct sw_optimizer {
+    sw_optimizer_kind kind;
+    double lr;             /* 0: sgd 0.05, others 1e-3 */
+    double momentum;       /* sgd; 0: none */
+    bool nesterov;         /* sgd */
+    double dampening;      /* sgd */
+    double betas[2];       /* adam, adamw; 0: 0.9, 0.999 */
+    double eps;            /* 0: 1e-8 */
+    double weight_decay;   /* 0: adamw 0.01, others none; SW_ZERO: none */
+    bool decay_matrices;   /* weight decay only on parameters of two or more dimensions (not on biases and norms) */
+    double clip_norm;      /* > 0: gradients are scaled to at most this L2 norm over all of them */
+} sw_optimizer;
+#define sw_sgd(...) ((sw_optimizer){.kind = SW_SGD, __VA_ARGS__})
+#define sw_adam(...) ((sw_optimizer){.kind = SW_ADAM, __VA_ARGS__})
+#define sw_adamw(...) ((sw_optimizer){.kind = SW_ADAMW, __VA_ARGS__})
+
+/* Inputs that the host sets before each run of a program with an optimiser (scalars of f32, by these names). */
+#define SW_INPUT_LR "lr"
+#define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t, computed in double by the host */
+#define SW_INPUT_BIAS2 "bias_correction2"
+
+/* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
+ * One flat update for each group of parameters (decayed or not). frozen: may be NULL. Outputs added: "grad_norm" if
+ * clip_norm > 0. */
+SW_API sw_status sw_optimizer_apply(const sw_optimizer *o, sw_t loss, const sw_t *frozen, int n_frozen);
+/* Sets what the host has to set for step t = 0, 1, … with this learning rate: fills values for the three inputs above. */
+SW_API void sw_optimizer_scalars(const sw_optimizer *o, int64_t t, double lr, double *lr_out, double *bias1, double *bias2);
+/* The options with every default filled in: what is printed and saved. */
+SW_API sw_optimizer sw_optimizer_resolved(const sw_optimizer *o);
+
+typedef enum sw_schedule_kind { SW_SCHEDULE_CONSTANT = 0, SW_SCHEDULE_STEP, SW_SCHEDULE_COSINE, SW_SCHEDULE_LINEAR } sw_schedule_kind;
+typedef struct sw_schedule {
+    sw_schedule_kind kind;
+    int64_t warmup;     /* steps: lr (s + 1) / warmup while s < warmup */
+    int64_t total;      /* steps in all: cosine and linear end here */
+    double min_lr;
+    int64_t step_size;  /* step: multiplied by gamma every so many steps */
+    double gamma;       /* step; 0: 0.1 */
+} sw_schedule;
+/* Learning rate of step s. cosine: min + (lr - min)/2 (1 + cos(pi (s - warmup)/(total - warmup))). */
+SW_API double sw_schedule_lr(const sw_schedule *schedule, double lr, int64_t s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,50 @@
+/* backend.h: what a backend is: one table of functions. Between exec/compile.c, which drives it, and a vendor's library.
+ * `plan` makes every choice, `exec` never allocates and never chooses. A NULL function means "not supported", and the
+ * generic layer above lowers or reports. Types live in descriptors, never in the names of functions.
+ * Buffers are opaque to all but the backend; whoever binds says (buffer, byte offset), never a sub-buffer. */
+#ifndef SW_BACKEND_BACKEND_H
+#define SW_BACKEND_BACKEND_H
+
+#include "graph/graph.h"
+#include "kernel/kir.h"
+#include "kernel/traits.h"
+#include "swoop/device.h"
+
+typedef struct sw__bind { void *buffer; size_t offset; } sw__bind; /* bytes */
+
+typedef struct sw__backend {
+    const char *name; /* "cpu" */
+    /* device */
+    int (*count)(void);
+    sw_status (*open)(int index, const sw_device_options *o, void **dev);
+    void (*close)(void *dev);
+    sw_status (*properties)(int index, sw_device_properties *p); /* without opening */
+    const sw__traits *(*traits)(void *dev);
+    /* memory: zero-filled, at least 64-byte aligned */
+    sw_status (*alloc)(void *dev, size_t bytes, void **buffer);
+    void (*release)(void *dev, void *buffer);
+    /* queue, in order. upload and download return when the host memory may be touched again */
+    sw_status (*upload)(void *dev, void *buffer, size_t offset, const void *src, size_t bytes);
+    sw_status (*download)(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes);
+    sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);
+    sw_status (*sync)(void *dev);
+    void *(*host_pointer)(void *buffer); /* NULL where the host cannot address device memory */
+    /* kernels of the IR. build: *workspace is what a launch needs at bind[n_buffers] */
+    sw_status (*kernel_build)(void *dev, const sw__kernel *k, void **built, size_t *workspace);
+    void (*kernel_free)(void *dev, void *built);
+    sw_status (*kernel_launch)(void *dev, void *built, const sw__bind *bind);
+    /* whole ops. accepts: may input i have the strides that d->in[i] says (false: a dense copy is made; its axes in the
+     * order that the op likes). exec: bind = inputs, outputs, workspace */
+    bool (*op_accepts)(void *dev, const sw__op_desc *d, int i);
+    sw_status (*op_plan)(void *dev, const sw__op_desc *d, void **plan, size_t *workspace);
+    void (*op_free)(void *dev, void *plan);
+    sw_status (*op_exec)(void *dev, void *plan, const sw__bind *bind);
+    /* what a planned op does inside, for profiles: "brgemm:avx512_core, 1 reorder"; never NULL */
+    const char *(*op_note)(void *plan);
+} sw__backend;
+
+/* All backends in order of preference; NULL-terminated. */
+extern const sw__backend *const sw__backends[];
+const sw__backend *sw__backend_find(const char *name);
+
+#endif

@@ -1,0 +1,97 @@
+/* pass.h: graph -> graph passes, and the last one, graph -> schedule: what to launch, in which order, where in memory.
+ * Between graph/ and exec/compile.c. A pass knows no backend: it is given the device's traits (and, for the schedule,
+ * three questions that only a backend can answer, as function pointers).
+ * SWOOP_DUMP=simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to stderr. */
+#ifndef SW_PASS_PASS_H
+#define SW_PASS_PASS_H
+
+#include "graph/graph.h"
+#include "kernel/kir.h"
+#include "kernel/traits.h"
+
+/* Each makes a new graph; the caller frees both. */
+sw_status sw__pass_simplify(const sw_graph *g, sw_graph **out); /* folding, CSE, dead code, exact identities */
+sw_status sw__pass_lower(const sw_graph *g, const sw__traits *t, sw_graph **out); /* big ops that the device does not take */
+sw_status sw__pass_epilogue(const sw_graph *g, const sw__traits *t, sw_graph **out); /* bias, relu into matmul, conv */
+sw_status sw__pass_layout(const sw_graph *g, const sw__traits *t, sw_graph **out);   /* sets sw__node.order */
+
+bool sw__dump_wanted(const char *pass);
+void sw__dump_graph(const char *pass, const char *when, const sw_graph *g);
+
+/* ---- schedule --------------------------------------------------------------------------------------------------------- */
+
+typedef enum sw__storage_kind {
+    SW_STORE_ARENA,   /* placed by the memory plan */
+    SW_STORE_INPUT,   /* index: graph input */
+    SW_STORE_VAR,     /* index: variable (also members of a group: the store resolves place) */
+    SW_STORE_GROUP,   /* index: packed group */
+    SW_STORE_CONST    /* data, bytes: uploaded once */
+} sw__storage_kind;
+
+typedef struct sw__storage {
+    uint8_t kind;
+    uint32_t index;
+    const void *data;          /* CONST: valid while the graph lives */
+    size_t bytes;              /* rounded up to the traits' alignment */
+    size_t offset;             /* ARENA: set by sw__plan_memory */
+    int32_t first, last;       /* ARENA: steps between which it must live (inclusive); last = n_steps for outputs */
+    int32_t reuse;             /* ARENA: storage whose memory it takes over in place, or -1 */
+} sw__storage;
+
+/* A tensor in some storage. */
+typedef struct sw__ref {
+    int32_t storage;
+    int64_t offset; /* elements */
+    sw__desc desc;
+} sw__ref;
+
+typedef enum sw__step_kind { SW_STEP_KERNEL, SW_STEP_OP } sw__step_kind;
+
+typedef struct sw__step {
+    uint8_t kind;
+    bool copy;               /* a kernel that only moves data */
+    uint16_t op;             /* OP */
+    sw__attr attr;           /* OP */
+    const char *name;        /* in the schedule's arena */
+    sw__kernel *kernel;      /* KERNEL: buffers 0.. are refs 0.. (ref.offset and strides are already in the accesses,
+                                so only ref.storage matters for binding) */
+    int32_t n_in, n_out;     /* KERNEL: n_in + n_out = kernel->n_buffers, in order; a buffer that is read and written
+                                counts as out */
+    sw__ref *refs;           /* in then out */
+    int32_t workspace;       /* storage, or -1; set by exec when the backend has planned the step */
+    double flops, bytes;
+} sw__step;
+
+typedef struct sw__schedule {
+    sw__arena arena;         /* owns steps' names, refs, arrays of refs */
+    sw__step *steps;
+    uint32_t n_steps;
+    size_t cap_steps;
+    sw__storage *storages;
+    uint32_t n_storages;
+    size_t cap_storages;
+    sw__ref *outputs;        /* one for each graph output, dense row-major */
+    uint32_t n_outputs;
+    size_t arena_bytes;      /* set by sw__plan_memory */
+    int n_nodes;
+} sw__schedule;
+
+/* The questions: may input i of this op have these strides? */
+typedef struct sw__asks {
+    void *ctx;
+    bool (*op_accepts)(void *ctx, const sw__op_desc *d, int i);
+    bool no_fuse;
+} sw__asks;
+
+/* Fuses, orders, names: steps and storages, without offsets. Variables are read before they are overwritten: an assign
+ * is a store into the variable by the last step that may do it, or a temporary and a copy at the end. PACK and CONCAT get
+ * their parts written in place where possible. The graph must outlive the schedule only for CONST data. */
+sw_status sw__schedule_build(const sw_graph *g, const sw__traits *t, const sw__asks *a, sw__schedule **out);
+void sw__schedule_free(sw__schedule *s);
+/* Adds a workspace of so many bytes to step i. */
+sw_status sw__schedule_workspace(sw__schedule *s, uint32_t step, size_t bytes, const sw__traits *t);
+/* Lifetimes, in-place reuse, offsets, arena_bytes. Best-fit over lifetimes, largest first; deterministic. */
+sw_status sw__plan_memory(sw__schedule *s, const sw__traits *t);
+void sw__schedule_print(const sw__schedule *s, sw__text *out);
+
+#endif
