@@ -31,7 +31,9 @@ typedef enum sw__storage_kind {
 typedef struct sw__storage {
     uint8_t kind;
     uint32_t index;
-    const void *data;          /* CONST: valid while the graph lives */
+    const void *data;          /* CONST: valid while the graph lives; elements of `dtype`, to be stored as `stored` */
+    uint8_t dtype, stored;     /* type in the graph, type on the device (traits.float_storage); ARENA: the same */
+    int64_t elements;          /* CONST, INPUT: how many */
     size_t bytes;              /* rounded up to the traits' alignment */
     size_t offset;             /* ARENA: set by sw__plan_memory */
     int32_t first, last;       /* ARENA: steps between which it must live (inclusive); last = n_steps for outputs */
