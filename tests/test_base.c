@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* ---- failure ------------------------------------------------------------------------------------------------------ */
+/* ---- failure ----------------------------------------------------------------------------------------------------- */
 
 static sw_status fails(void)
 {
@@ -83,7 +83,7 @@ static void test_message_per_thread(void **state)
     assert_string_equal(sw_error(), "in this thread");
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static void test_memory(void **state)
 {
@@ -193,7 +193,7 @@ static void test_text(void **state)
     assert_null(text.s);
 }
 
-/* ---- data types --------------------------------------------------------------------------------------------------- */
+/* ---- data types -------------------------------------------------------------------------------------------------- */
 
 static void test_dtype_names(void **state)
 {
@@ -312,7 +312,8 @@ static void test_half_rounding(void **state)
 static void test_convert(void **state)
 {
     (void)state;
-    static const double wild[] = { NAN, INFINITY, -INFINITY, 1e300, -1e300, 2.9, -2.9, -0.0, 255.99, 256.0, 4294967295.5 };
+    static const double wild[] = { NAN, INFINITY, -INFINITY, 1e300, -1e300, 2.9, -2.9, -0.0,
+                                   255.99, 256.0, 4294967295.5 };
     enum { N = SW_COUNT(wild) };
     int32_t i32[N];
     int64_t i64[N];
@@ -324,7 +325,8 @@ static void test_convert(void **state)
     sw__convert(u8, SW_U8, wild, SW_F64, N);
     sw__convert(b, SW_BOOL, wild, SW_F64, N);
     static const int32_t want_i32[N] = { 0, INT32_MAX, INT32_MIN, INT32_MAX, INT32_MIN, 2, -2, 0, 255, 256, INT32_MAX };
-    static const int64_t want_i64[N] = { 0, INT64_MAX, INT64_MIN, INT64_MAX, INT64_MIN, 2, -2, 0, 255, 256, 4294967295 };
+    static const int64_t want_i64[N] = { 0, INT64_MAX, INT64_MIN, INT64_MAX, INT64_MIN, 2, -2, 0,
+                                         255, 256, 4294967295 };
     static const uint32_t want_u32[N] = { 0, UINT32_MAX, 0, UINT32_MAX, 0, 2, 0, 0, 255, 256, UINT32_MAX };
     static const uint8_t want_u8[N] = { 0, 255, 0, 255, 0, 2, 0, 0, 255, 255, 255 };
     static const uint8_t want_b[N] = { 1, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1 };
@@ -376,7 +378,7 @@ static void test_convert_all_pairs(void **state)
     }
 }
 
-/* ---- Philox ------------------------------------------------------------------------------------------------------- */
+/* ---- Philox ------------------------------------------------------------------------------------------------------ */
 
 static void test_philox(void **state)
 {
@@ -455,7 +457,7 @@ static void test_rng(void **state)
     sw__rng_shuffle(&r, items, 0);
 }
 
-/* ---- names, clock, log -------------------------------------------------------------------------------------------- */
+/* ---- names, clock, log ------------------------------------------------------------------------------------------- */
 
 static void test_nearest(void **state)
 {

@@ -29,6 +29,14 @@ sw_status sw__prefix(sw_status s, const char *fmt, ...) SW_PRINTF(2, 3);
 /* "out of memory: %zu bytes for WHAT" */
 sw_status sw__no_memory(size_t bytes, const char *what);
 
+/* clang's analyzer sees one file at a time and would try the path where a failure comes back as SW_OK. */
+#ifdef __clang_analyzer__
+#define sw__fail(s, ...) ((void)sw__fail(s, __VA_ARGS__), (s))
+#define sw__failv(s, fmt, ap) ((void)sw__failv(s, fmt, ap), (s))
+#define sw__prefix(s, ...) ((void)sw__prefix(s, __VA_ARGS__), (s))
+#define sw__no_memory(bytes, what) ((void)sw__no_memory(bytes, what), SW_ERR_MEMORY)
+#endif
+
 /* Returns from the calling function if expr fails. */
 #define SW_TRY(expr)                                                                                                   \
     do {                                                                                                               \

@@ -8,6 +8,8 @@
 #define SWOOP_VERSION "unversioned build"
 #endif
 
+/* The names in parentheses below are functions that base.h covers with macros for the analyzer. */
+
 enum { MESSAGE_BYTES = 1024 };
 
 static _Thread_local char message[MESSAGE_BYTES];
@@ -66,7 +68,7 @@ static size_t format(char *buf, size_t size, const char *fmt, va_list ap)
     return strlen(buf);
 }
 
-sw_status sw__failv(sw_status s, const char *fmt, va_list ap)
+sw_status (sw__failv)(sw_status s, const char *fmt, va_list ap)
 {
     char text[MESSAGE_BYTES];
     const size_t len = format(text, sizeof text, fmt, ap);
@@ -74,7 +76,7 @@ sw_status sw__failv(sw_status s, const char *fmt, va_list ap)
     return s;
 }
 
-sw_status sw__fail(sw_status s, const char *fmt, ...)
+sw_status (sw__fail)(sw_status s, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -83,7 +85,7 @@ sw_status sw__fail(sw_status s, const char *fmt, ...)
     return s;
 }
 
-sw_status sw__prefix(sw_status s, const char *fmt, ...)
+sw_status (sw__prefix)(sw_status s, const char *fmt, ...)
 {
     char text[MESSAGE_BYTES];
     va_list ap;
@@ -100,7 +102,7 @@ sw_status sw__prefix(sw_status s, const char *fmt, ...)
     return s;
 }
 
-sw_status sw__no_memory(size_t bytes, const char *what)
+sw_status (sw__no_memory)(size_t bytes, const char *what)
 {
     return sw__fail(SW_ERR_MEMORY, "out of memory: %zu bytes for %s", bytes, what);
 }
