@@ -1,0 +1,397 @@
+/* compile.c: a graph becomes a program: DESIGN §1's pipeline, top to bottom. The one place where passes meet a backend.
+ * sw_compile -> passes -> schedule -> backend plans each step -> memory plan -> allocate and bind. */
+#include "exec/exec.h"
+
+/* What compiling holds until the program is done; freed at the end whatever happens. */
+typedef struct compilation {
+    sw_device *device;
+    const sw_compile_options *options;
+    sw_graph *graph;          /* after the passes */
+    sw__schedule *schedule;
+    sw_program *program;
+    sw__bind *storage;        /* where each storage is */
+    size_t *input_offset, *const_offset; /* of each graph input; of each storage that is a constant */
+    size_t inputs_bytes, consts_bytes;
+} compilation;
+
+/* ---- graph -> graph ------------------------------------------------------------------------------------------------------ */
+
+typedef sw_status (*traited_pass)(const sw_graph *, const sw__traits *, sw_graph **);
+
+static sw_status simplify(const sw_graph *g, const sw__traits *t, sw_graph **out)
+{
+    (void)t;
+    return sw__pass_simplify(g, out);
+}
+
+static const struct {
+    const char *name;
+    traited_pass run;
+    bool optional; /* left out with no_simplify, or where the device fuses nothing */
+} passes[] = {
+    {"simplify", simplify, true},
+    {"lower", sw__pass_lower, false},
+    {"simplify", simplify, true}, /* what lowering left behind */
+    {"epilogue", sw__pass_epilogue, true},
+    {"layout", sw__pass_layout, true},
+};
+
+static sw_status run_passes(compilation *c, const sw_graph *g)
+{
+    const sw__traits *t = c->device->traits;
+    const bool skip = c->options->no_simplify || !t->fuse;
+    for (size_t i = 0; i < SW_COUNT(passes); i++) {
+        if (passes[i].optional && skip) continue;
+        const sw_graph *from = c->graph ? c->graph : g;
+        sw_graph *to = NULL;
+        sw__dump_graph(passes[i].name, "before", from);
+        const sw_status st = passes[i].run(from, t, &to);
+        if (st != SW_OK) return sw__prefix(st, "pass %s", passes[i].name);
+        sw__dump_graph(passes[i].name, "after", to);
+        sw_graph_free(c->graph);
+        c->graph = to;
+    }
+    return SW_OK;
+}
+
+/* ---- schedule, and the backend's plans ------------------------------------------------------------------------------------ */
+
+static bool ask_accepts(void *ctx, const sw__op_desc *d, int i)
+{
+    const sw_device *device = ctx;
+    return !device->backend->op_accepts || device->backend->op_accepts(device->dev, d, i);
+}
+
+/* An equal kernel built for an earlier launch, or NULL. */
+static void *find_built(const sw_program *p, const sw__schedule *s, uint32_t step)
+{
+    for (uint32_t i = 0; i < step; i++) {
+        const sw__kernel *k = s->steps[i].kernel;
+        if (s->steps[i].kind == SW_STEP_KERNEL && k->hash == s->steps[step].kernel->hash &&
+            sw__kernel_equal(k, s->steps[step].kernel))
+            return p->launches[i].built;
+    }
+    return NULL;
+}
+
+static sw_status plan_kernel(compilation *c, uint32_t i, size_t *workspace)
+{
+    sw_program *p = c->program;
+    sw__launch *l = &p->launches[i];
+    l->built = find_built(p, c->schedule, i);
+    l->shared = l->built != NULL;
+    if (l->built) {
+        for (uint32_t j = 0; j < i; j++) /* the same kernel needs the same workspace */
+            if (p->launches[j].built == l->built && c->schedule->steps[j].workspace >= 0)
+                *workspace = c->schedule->storages[c->schedule->steps[j].workspace].bytes;
+        return SW_OK;
+    }
+    return c->device->backend->kernel_build(c->device->dev, c->schedule->steps[i].kernel, &l->built, workspace);
+}
+
+static sw_status plan_op(compilation *c, uint32_t i, size_t *workspace)
+{
+    const sw__step *s = &c->schedule->steps[i];
+    const size_t n = (size_t)(s->n_in + s->n_out);
+    sw__desc *descs = sw__malloc(SW_MAX(n, (size_t)1) * sizeof *descs);
+    if (!descs) return sw__no_memory(n * sizeof *descs, "an op's descriptors");
+    for (size_t k = 0; k < n; k++) descs[k] = s->refs[k].desc;
+    const sw__op_desc d = {.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out,
+                           .in = descs, .out = descs + s->n_in};
+    const sw_status st = c->device->backend->op_plan(c->device->dev, &d, &c->program->launches[i].built, workspace);
+    sw__free(descs);
+    return st;
+}
+
+static sw_status plan_steps(compilation *c)
+{
+    sw__schedule *s = c->schedule;
+    sw_program *p = c->program;
+    p->launches = sw__calloc(SW_MAX(s->n_steps, 1u), sizeof *p->launches);
+    if (!p->launches) return sw__no_memory(s->n_steps * sizeof *p->launches, "the launch list");
+    p->n_launches = s->n_steps;
+    for (uint32_t i = 0; i < s->n_steps; i++) {
+        sw__step *step = &s->steps[i];
+        sw__launch *l = &p->launches[i];
+        l->is_op = step->kind == SW_STEP_OP;
+        l->kind = l->is_op ? sw__op_table[step->op].name : step->copy ? "copy" : "kernel";
+        l->flops = step->flops;
+        l->bytes = step->bytes;
+        l->name = sw__arena_strdup(&p->arena, step->name ? step->name : l->kind);
+        if (!l->name) return sw__no_memory(64, "a launch's name");
+        size_t workspace = 0;
+        const sw_status st = l->is_op ? plan_op(c, i, &workspace) : plan_kernel(c, i, &workspace);
+        if (st != SW_OK) return sw__prefix(st, "%s '%s'", l->kind, l->name);
+        if (workspace) SW_TRY(sw__schedule_workspace(s, i, workspace, c->device->traits));
+        p->plan.workspace = SW_MAX(p->plan.workspace, (uint64_t)workspace);
+        p->plan.flops += l->flops;
+        p->plan.traffic += l->bytes;
+        *(l->is_op ? &p->plan.ops : step->copy ? &p->plan.copies : &p->plan.kernels) += 1;
+    }
+    p->plan.launches = (int)s->n_steps;
+    p->plan.nodes = s->n_nodes;
+    return SW_OK;
+}
+
+/* Where inputs and constants go in their buffers; every byte of the plan is known after this. */
+static sw_status lay_out(compilation *c)
+{
+    const sw__traits *t = c->device->traits;
+    const size_t align = SW_MAX(t->alignment, (size_t)64);
+    const sw_graph *g = c->graph;
+    const sw__schedule *s = c->schedule;
+    c->input_offset = sw__calloc(SW_MAX(g->n_inputs, 1u), sizeof(size_t));
+    c->const_offset = sw__calloc(SW_MAX(s->n_storages, 1u), sizeof(size_t));
+    if (!c->input_offset || !c->const_offset) return sw__no_memory(s->n_storages * sizeof(size_t), "offsets");
+    for (uint32_t i = 0; i < g->n_inputs; i++) {
+        const sw__node *n = &g->nodes[g->inputs[i].node];
+        const size_t bytes = (size_t)sw__node_elements(n) * sw_dtype_size(sw__stored_type(t, (sw_dtype)n->dtype));
+        c->input_offset[i] = c->inputs_bytes;
+        c->inputs_bytes += (bytes + align - 1) / align * align;
+    }
+    for (uint32_t i = 0; i < s->n_storages; i++) {
+        if (s->storages[i].kind != SW_STORE_CONST) continue;
+        c->const_offset[i] = c->consts_bytes;
+        c->consts_bytes += (s->storages[i].bytes + align - 1) / align * align;
+    }
+    return SW_OK;
+}
+
+static sw_status fill_plan(compilation *c, const sw_graph *g)
+{
+    sw_plan *plan = &c->program->plan;
+    if (c->options->params) {
+        plan->params = c->options->params->bytes[SW_VAR_PARAM];
+        plan->buffers = c->options->params->bytes[SW_VAR_BUFFER];
+        plan->state = c->options->params->bytes[SW_VAR_STATE];
+    } else {
+        sw_params layout = {0};
+        const sw_status st = sw__params_layout(g, c->device->traits, &layout);
+        plan->params = layout.bytes[SW_VAR_PARAM];
+        plan->buffers = layout.bytes[SW_VAR_BUFFER];
+        plan->state = layout.bytes[SW_VAR_STATE];
+        sw__params_layout_free(&layout);
+        SW_TRY(st);
+    }
+    plan->inputs = c->inputs_bytes;
+    plan->constants = c->consts_bytes;
+    plan->arena = c->schedule->arena_bytes;
+    plan->total = plan->params + plan->buffers + plan->state + plan->inputs + plan->constants + plan->arena;
+    return SW_OK;
+}
+
+/* Everything up to the memory plan; allocates nothing on the device. */
+static sw_status make_plan(compilation *c, const sw_graph *g)
+{
+    SW_TRY(sw_graph_status(g));
+    if (g->n_outputs == 0 && g->n_assigns == 0)
+        return sw__fail(SW_ERR_ARGUMENT, "the graph has no output and no assign, so there is nothing to compile: "
+                        "mark a value with sw_output");
+    c->program = sw__calloc(1, sizeof *c->program);
+    if (!c->program) return sw__no_memory(sizeof *c->program, "a program");
+    c->program->device = c->device;
+    c->program->profile = c->options->profile;
+    SW_TRY(run_passes(c, g));
+    const sw__asks asks = {.ctx = c->device, .op_accepts = ask_accepts, .no_fuse = c->options->no_fuse};
+    SW_TRY(sw__schedule_build(c->graph, c->device->traits, &asks, &c->schedule));
+    SW_TRY(plan_steps(c));
+    SW_TRY(sw__plan_memory(c->schedule, c->device->traits));
+    if (sw__dump_wanted("schedule")) {
+        sw__text text = {0};
+        sw__schedule_print(c->schedule, &text);
+        if (text.s) sw__log(SW_LOG_ERROR, "schedule and memory plan\n%s", text.s);
+        sw__text_free(&text);
+    }
+    SW_TRY(lay_out(c));
+    return fill_plan(c, g);
+}
+
+/* ---- memory and binding ---------------------------------------------------------------------------------------------------- */
+
+static sw_status allocate(compilation *c)
+{
+    sw_program *p = c->program;
+    const sw__backend *b = c->device->backend;
+    if (c->inputs_bytes) SW_TRY(b->alloc(c->device->dev, c->inputs_bytes, &p->inputs_buffer));
+    if (c->consts_bytes) SW_TRY(b->alloc(c->device->dev, c->consts_bytes, &p->consts_buffer));
+    if (c->schedule->arena_bytes) {
+        const sw_status st = b->alloc(c->device->dev, c->schedule->arena_bytes, &p->arena_buffer);
+        if (st != SW_OK)
+            return sw__prefix(st, "%s: the program needs %llu bytes in all, %zu of them for activations and gradients; "
+                              "a smaller batch needs less", c->device->info.id, (unsigned long long)p->plan.total,
+                              c->schedule->arena_bytes);
+    }
+    return SW_OK;
+}
+
+static sw_status place_storages(compilation *c)
+{
+    const sw__schedule *s = c->schedule;
+    sw_program *p = c->program;
+    c->storage = sw__calloc(SW_MAX(s->n_storages, 1u), sizeof *c->storage);
+    if (!c->storage) return sw__no_memory(s->n_storages * sizeof *c->storage, "bindings");
+    for (uint32_t i = 0; i < s->n_storages; i++) {
+        const sw__storage *st = &s->storages[i];
+        sw__bind *b = &c->storage[i];
+        uint32_t slot = 0;
+        switch ((sw__storage_kind)st->kind) {
+        case SW_STORE_ARENA: *b = (sw__bind){p->arena_buffer, st->offset}; break;
+        case SW_STORE_INPUT: *b = (sw__bind){p->inputs_buffer, c->input_offset[st->index]}; break;
+        case SW_STORE_CONST: *b = (sw__bind){p->consts_buffer, c->const_offset[i]}; break;
+        case SW_STORE_GROUP: SW_TRY(sw__params_group(p->params, c->graph, st->index, b)); break;
+        case SW_STORE_VAR:
+            SW_TRY(sw__params_match(p->params, &c->graph->vars[st->index], &slot));
+            *b = (sw__bind){p->params->buffer[p->params->slots[slot].info.kind], p->params->slots[slot].offset};
+            break;
+        }
+    }
+    return SW_OK;
+}
+
+/* The bytes from a storage's start to a tensor in it. */
+static sw__bind bind_ref(const compilation *c, const sw__ref *r)
+{
+    sw__bind b = c->storage[r->storage];
+    b.offset += (size_t)r->offset * sw_dtype_size((sw_dtype)r->desc.dtype);
+    return b;
+}
+
+static sw_status bind_launches(compilation *c)
+{
+    const sw__schedule *s = c->schedule;
+    for (uint32_t i = 0; i < s->n_steps; i++) {
+        const sw__step *step = &s->steps[i];
+        const int n = step->n_in + step->n_out;
+        sw__bind *bind = sw__arena_alloc(&c->program->arena, (size_t)(n + 1) * sizeof *bind);
+        if (!bind) return sw__no_memory((size_t)(n + 1) * sizeof *bind, "bindings");
+        for (int k = 0; k < n; k++)
+            bind[k] = step->kind == SW_STEP_OP ? bind_ref(c, &step->refs[k]) : c->storage[step->refs[k].storage];
+        if (step->workspace >= 0) bind[n] = c->storage[step->workspace];
+        c->program->launches[i].bind = bind;
+    }
+    return SW_OK;
+}
+
+static sw_status make_slot(compilation *c, const char *name, const sw__node *n, sw__bind bind, sw_dtype stored,
+                           sw__io_slot *slot)
+{
+    slot->info.name = sw__arena_strdup(&c->program->arena, name);
+    if (!slot->info.name) return sw__no_memory(strlen(name) + 1, "a slot's name");
+    slot->info.kind = SW_VAR_BUFFER;
+    slot->info.dtype = (sw_dtype)n->dtype;
+    slot->info.rank = n->rank;
+    memcpy(slot->info.shape, n->dim, sizeof n->dim);
+    slot->info.elements = sw__node_elements(n);
+    slot->stored = stored;
+    slot->bind = bind;
+    c->program->staging_bytes =
+        SW_MAX(c->program->staging_bytes, (size_t)slot->info.elements * sw_dtype_size(stored));
+    return SW_OK;
+}
+
+static sw_status make_slots(compilation *c)
+{
+    sw_program *p = c->program;
+    const sw_graph *g = c->graph;
+    p->inputs = sw__calloc(SW_MAX(g->n_inputs, 1u), sizeof *p->inputs);
+    p->outputs = sw__calloc(SW_MAX(g->n_outputs, 1u), sizeof *p->outputs);
+    if (!p->inputs || !p->outputs) return sw__no_memory(sizeof *p->inputs, "input and output slots");
+    for (uint32_t i = 0; i < g->n_inputs; i++, p->n_inputs++) {
+        const sw__node *n = &g->nodes[g->inputs[i].node];
+        SW_TRY(make_slot(c, g->inputs[i].name, n, (sw__bind){p->inputs_buffer, c->input_offset[i]},
+                         sw__stored_type(c->device->traits, (sw_dtype)n->dtype), &p->inputs[i]));
+    }
+    for (uint32_t i = 0; i < g->n_outputs; i++, p->n_outputs++) {
+        const sw__ref *r = &c->schedule->outputs[i];
+        SW_TRY(make_slot(c, g->outputs[i].name, &g->nodes[g->outputs[i].node], bind_ref(c, r), (sw_dtype)r->desc.dtype,
+                         &p->outputs[i]));
+    }
+    const bool host = c->device->backend->host_pointer && p->arena_buffer &&
+                      c->device->backend->host_pointer(p->arena_buffer);
+    if (!host && p->staging_bytes) {
+        p->staging = sw__malloc(p->staging_bytes);
+        if (!p->staging) return sw__no_memory(p->staging_bytes, "staging");
+    }
+    return SW_OK;
+}
+
+static sw_status upload_constants(compilation *c)
+{
+    const sw__schedule *s = c->schedule;
+    for (uint32_t i = 0; i < s->n_storages; i++) {
+        const sw__storage *st = &s->storages[i];
+        if (st->kind != SW_STORE_CONST || !st->data) continue;
+        const size_t n = (size_t)st->elements, bytes = n * sw_dtype_size((sw_dtype)st->stored);
+        void *staging = st->dtype == st->stored ? NULL : sw__malloc(bytes);
+        if (st->dtype != st->stored && !staging) return sw__no_memory(bytes, "a constant");
+        const sw_status status = sw__write_elements(c->device, c->storage[i].buffer, c->storage[i].offset,
+                                                    (sw_dtype)st->stored, st->data, (sw_dtype)st->dtype, n, staging);
+        sw__free(staging);
+        SW_TRY(status);
+    }
+    return SW_OK;
+}
+
+static sw_status make_runnable(compilation *c, const sw_graph *g)
+{
+    sw_program *p = c->program;
+    p->params = c->options->params;
+    if (p->params && p->params->device != c->device)
+        return sw__fail(SW_ERR_ARGUMENT, "the given parameters live on another device than %s", c->device->info.id);
+    if (!p->params) {
+        SW_TRY(sw_params_new(c->device, g, 0, &p->params));
+        p->owns_params = true;
+    }
+    SW_TRY(allocate(c));
+    SW_TRY(place_storages(c));
+    SW_TRY(bind_launches(c));
+    SW_TRY(make_slots(c));
+    SW_TRY(upload_constants(c));
+    if (p->profile && p->n_launches) {
+        p->trace = sw__calloc((size_t)p->n_launches * SW__TRACE_RUNS * 2, sizeof *p->trace);
+        if (!p->trace) return sw__no_memory((size_t)p->n_launches * SW__TRACE_RUNS * 16, "the trace");
+    }
+    return SW_OK;
+}
+
+static void compilation_free(compilation *c)
+{
+    sw_graph_free(c->graph);
+    sw__schedule_free(c->schedule);
+    sw__free(c->storage);
+    sw__free(c->input_offset);
+    sw__free(c->const_offset);
+}
+
+static const sw_compile_options no_options;
+
+sw_status sw_compile(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_program **out)
+{
+    if (!g || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_compile: graph, device or out is NULL");
+    const double start = sw__now();
+    compilation c = {.device = d, .options = o ? o : &no_options};
+    sw_status st = make_plan(&c, g);
+    if (st == SW_OK) st = make_runnable(&c, g);
+    if (st == SW_OK) {
+        const sw_plan *p = &c.program->plan;
+        sw__log(SW_LOG_INFO, "compiled for %s in %.1f ms: %d launches (%d kernels, %d ops, %d copies), arena %llu bytes",
+                d->info.id, (sw__now() - start) * 1e3, p->launches, p->kernels, p->ops, p->copies,
+                (unsigned long long)p->arena);
+        *out = c.program;
+    } else {
+        sw_program_free(c.program);
+    }
+    compilation_free(&c);
+    return st;
+}
+
+sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out)
+{
+    if (!g || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_plan_graph: graph, device or out is NULL");
+    compilation c = {.device = d, .options = o ? o : &no_options};
+    const sw_status st = make_plan(&c, g);
+    if (st == SW_OK) *out = c.program->plan;
+    sw_program_free(c.program);
+    compilation_free(&c);
+    return st;
+}

@@ -1,0 +1,121 @@
+/* device.c: finding, opening and describing devices by name.
+ * Top of the backends, under compile and everything that runs. */
+#include "exec/exec.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool is_virtual(const sw__backend *b)
+{
+    return strcmp(b->name, "ref") == 0 || strcmp(b->name, "null") == 0;
+}
+
+/* Properties of device `index` of a backend, with the id filled in: "cpu", or "cuda:1" where there can be several. */
+static sw_status describe(const sw__backend *b, int index, sw_device_properties *p)
+{
+    memset(p, 0, sizeof *p);
+    SW_TRY(b->properties(index, p));
+    snprintf(p->backend, sizeof p->backend, "%s", b->name);
+    if (!p->id[0]) snprintf(p->id, sizeof p->id, "%s", b->name);
+    return SW_OK;
+}
+
+int sw_device_list(sw_device_properties *out, int max, bool include_virtual)
+{
+    int n = 0;
+    for (const sw__backend *const *b = sw__backends; *b; b++) {
+        if (is_virtual(*b) && !include_virtual) continue;
+        const int count = (*b)->count();
+        for (int i = 0; i < count; i++, n++) {
+            if (n >= max) continue;
+            if (describe(*b, i, &out[n]) != SW_OK) {
+                out[n].usable = false;
+                snprintf(out[n].status, sizeof out[n].status, "%.150s", sw_error());
+            }
+        }
+    }
+    return n;
+}
+
+/* The best usable device: the backends stand in order of preference, devices in the backend's own order. */
+static sw_status find_auto(const sw__backend **backend, int *index)
+{
+    for (const sw__backend *const *b = sw__backends; *b; b++) {
+        const int count = is_virtual(*b) ? 0 : (*b)->count();
+        for (int i = 0; i < count; i++) {
+            sw_device_properties p;
+            if (describe(*b, i, &p) != SW_OK || !p.usable) continue;
+            *backend = *b;
+            *index = i;
+            return SW_OK;
+        }
+    }
+    return sw__fail(SW_ERR_DEVICE, "no usable device on this machine");
+}
+
+static sw_status find_named(const char *id, const sw__backend **backend, int *index)
+{
+    sw__text known = {0};
+    for (const sw__backend *const *b = sw__backends; *b; b++) {
+        const int count = (*b)->count();
+        for (int i = 0; i < count; i++) {
+            sw_device_properties p;
+            if (describe(*b, i, &p) != SW_OK) continue;
+            /* "cpu" is also "cpu:0" */
+            char with_index[48];
+            snprintf(with_index, sizeof with_index, "%s:%d", (*b)->name, i);
+            if (strcmp(id, p.id) == 0 || strcmp(id, with_index) == 0) {
+                *backend = *b;
+                *index = i;
+                sw__text_free(&known);
+                return SW_OK;
+            }
+            sw__text_add(&known, "%s%s", known.len ? ", " : "", p.id);
+        }
+    }
+    const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s': choose from auto, %s", id,
+                                  known.s ? known.s : "(none)");
+    sw__text_free(&known);
+    return st;
+}
+
+sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out)
+{
+    if (!out) return sw__fail(SW_ERR_ARGUMENT, "sw_device_open: out is NULL");
+    static const sw_device_options defaults = {0};
+    if (!o) o = &defaults;
+    if (!id || strcmp(id, "auto") == 0) {
+        id = getenv("SWOOP_DEVICE");
+        if (id && (!*id || strcmp(id, "auto") == 0)) id = NULL;
+    }
+    const sw__backend *backend = NULL;
+    int index = 0;
+    if (id)
+        SW_TRY(find_named(id, &backend, &index));
+    else
+        SW_TRY(find_auto(&backend, &index));
+    sw_device *d = sw__calloc(1, sizeof *d);
+    if (!d) return sw__no_memory(sizeof *d, "a device handle");
+    d->backend = backend;
+    sw_status st = describe(backend, index, &d->info);
+    if (st == SW_OK && !d->info.usable) st = sw__fail(SW_ERR_DEVICE, "device %s: %s", d->info.id, d->info.status);
+    if (st == SW_OK) st = backend->open(index, o, &d->dev);
+    if (st != SW_OK) {
+        sw__free(d);
+        return st;
+    }
+    d->traits = backend->traits(d->dev);
+    *out = d;
+    return SW_OK;
+}
+
+void sw_device_close(sw_device *d)
+{
+    if (!d) return;
+    d->backend->close(d->dev);
+    sw__free(d);
+}
+
+const sw_device_properties *sw_device_info(const sw_device *d)
+{
+    return d ? &d->info : NULL;
+}

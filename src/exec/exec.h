@@ -1,0 +1,89 @@
+/* exec.h: the structures behind the handles of swoop/device.h: device, variables, program.
+ * Shared by the files of exec/; train/ uses the public functions. */
+#ifndef SW_EXEC_EXEC_H
+#define SW_EXEC_EXEC_H
+
+#include "backend/backend.h"
+#include "pass/pass.h"
+#include "swoop/device.h"
+
+struct sw_device {
+    const sw__backend *backend;
+    void *dev;
+    const sw__traits *traits;
+    sw_device_properties info;
+};
+
+#define SW__VAR_KINDS 3
+
+/* Where a variable lives: buffer of its kind, byte offset. */
+typedef struct sw__var_slot {
+    sw_var_info info;  /* name and shape; the name is owned by the store's arena */
+    sw_dtype stored;   /* type on the device */
+    size_t offset;
+} sw__var_slot;
+
+struct sw_params {
+    sw_device *device;
+    sw__arena arena;
+    sw__var_slot *slots;
+    uint32_t n;
+    size_t bytes[SW__VAR_KINDS];
+    void *buffer[SW__VAR_KINDS];
+};
+
+/* Names, offsets and bytes of a graph's variables on a device with such traits; allocates no device memory. */
+sw_status sw__params_layout(const sw_graph *g, const sw__traits *t, sw_params *p);
+void sw__params_layout_free(sw_params *p);
+/* Finds the graph's variable in the store and checks that it is the same one. */
+sw_status sw__params_match(const sw_params *p, const sw__var *v, uint32_t *slot);
+/* Byte offset of a packed group, if the store lays its variables as the group says. */
+sw_status sw__params_group(const sw_params *p, const sw_graph *g, uint32_t group, sw__bind *out);
+sw_dtype sw__stored_type(const sw__traits *t, sw_dtype declared);
+
+/* Converts while copying between host memory and a device buffer. staging: scratch for backends without host pointers,
+ * at least n elements of the stored type. */
+sw_status sw__write_elements(sw_device *d, void *buffer, size_t offset, sw_dtype stored, const void *src, sw_dtype type,
+                             size_t n, void *staging);
+sw_status sw__read_elements(sw_device *d, const void *buffer, size_t offset, sw_dtype stored, void *dst, sw_dtype type,
+                            size_t n, void *staging);
+
+/* An input slot or an output of a program. */
+typedef struct sw__io_slot {
+    sw_var_info info; /* declared type */
+    sw_dtype stored;
+    sw__bind bind;
+} sw__io_slot;
+
+/* One launch: what the backend made of a step, bound to memory. */
+typedef struct sw__launch {
+    void *built;       /* kernel or op plan */
+    const sw__bind *bind;
+    const char *name;
+    const char *kind;  /* "kernel", "copy", or the op's name */
+    bool is_op;
+    bool shared;       /* the kernel belongs to an earlier launch */
+    double flops, bytes;
+    double seconds, least; /* profile: sum and minimum over the runs */
+} sw__launch;
+
+#define SW__TRACE_RUNS 20
+
+struct sw_program {
+    sw_device *device;
+    sw_params *params;
+    bool owns_params, profile;
+    sw__arena arena;             /* names, binds */
+    sw__launch *launches;
+    uint32_t n_launches;
+    void *inputs_buffer, *consts_buffer, *arena_buffer;
+    sw__io_slot *inputs, *outputs;
+    uint32_t n_inputs, n_outputs;
+    void *staging;
+    size_t staging_bytes;
+    sw_plan plan;
+    int64_t runs;
+    double *trace;               /* profile: start and duration of each launch of the last SW__TRACE_RUNS runs */
+};
+
+#endif

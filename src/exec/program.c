@@ -1,0 +1,176 @@
+/* program.c: what a compiled program can do: take inputs, run, give outputs. Allocates nothing.
+ * Made by compile.c; timed by profile.c. */
+#include "exec/exec.h"
+
+void sw_program_free(sw_program *p)
+{
+    if (!p) return;
+    const sw__backend *b = p->device->backend;
+    for (uint32_t i = 0; i < p->n_launches; i++) {
+        sw__launch *l = &p->launches[i];
+        if (!l->built || l->shared) continue;
+        if (l->is_op)
+            b->op_free(p->device->dev, l->built);
+        else
+            b->kernel_free(p->device->dev, l->built);
+    }
+    if (p->inputs_buffer) b->release(p->device->dev, p->inputs_buffer);
+    if (p->consts_buffer) b->release(p->device->dev, p->consts_buffer);
+    if (p->arena_buffer) b->release(p->device->dev, p->arena_buffer);
+    if (p->owns_params) sw_params_free(p->params);
+    sw__free(p->launches);
+    sw__free(p->inputs);
+    sw__free(p->outputs);
+    sw__free(p->staging);
+    sw__free(p->trace);
+    sw__arena_free(&p->arena);
+    sw__free(p);
+}
+
+const sw_plan *sw_program_plan(const sw_program *p)
+{
+    return p ? &p->plan : NULL;
+}
+
+static int find_slot(const sw__io_slot *slots, uint32_t n, const char *name)
+{
+    for (uint32_t i = 0; name && i < n; i++)
+        if (strcmp(slots[i].info.name, name) == 0) return (int)i;
+    return -1;
+}
+
+int sw_program_input(const sw_program *p, const char *name)
+{
+    return p ? find_slot(p->inputs, p->n_inputs, name) : -1;
+}
+
+int sw_program_output(const sw_program *p, const char *name)
+{
+    return p ? find_slot(p->outputs, p->n_outputs, name) : -1;
+}
+
+static sw_status check_slot(const sw__io_slot *slots, uint32_t count, int i, const void *data, int64_t n, sw_dtype type,
+                            const char *what)
+{
+    if (i < 0 || (uint32_t)i >= count)
+        return sw__fail(SW_ERR_ARGUMENT, "there is no %s %d (the program has %u)", what, i, count);
+    if (sw_dtype_size(type) == 0) return sw__fail(SW_ERR_ARGUMENT, "%d is no data type", (int)type);
+    if (n != slots[i].info.elements)
+        return sw__fail(SW_ERR_SHAPE, "%s '%s' has %lld elements, not %lld", what, slots[i].info.name,
+                        (long long)slots[i].info.elements, (long long)n);
+    if (!data && n > 0) return sw__fail(SW_ERR_ARGUMENT, "%s '%s': the data is NULL", what, slots[i].info.name);
+    return SW_OK;
+}
+
+sw_status sw_program_set(sw_program *p, int input, sw_dtype type, const void *src, int64_t n)
+{
+    if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_set: the program is NULL");
+    SW_TRY(check_slot(p->inputs, p->n_inputs, input, src, n, type, "input"));
+    const sw__io_slot *s = &p->inputs[input];
+    return sw__write_elements(p->device, s->bind.buffer, s->bind.offset, s->stored, src, type, (size_t)n, p->staging);
+}
+
+sw_status sw_program_get(sw_program *p, int output, sw_dtype type, void *dst, int64_t n)
+{
+    if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_get: the program is NULL");
+    SW_TRY(check_slot(p->outputs, p->n_outputs, output, dst, n, type, "output"));
+    const sw__io_slot *s = &p->outputs[output];
+    return sw__read_elements(p->device, s->bind.buffer, s->bind.offset, s->stored, dst, type, (size_t)n, p->staging);
+}
+
+sw_status sw_program_output_info(const sw_program *p, int output, sw_var_info *out)
+{
+    if (!p || !out || output < 0 || (uint32_t)output >= p->n_outputs)
+        return sw__fail(SW_ERR_ARGUMENT, "there is no output %d (the program has %u)", output, p ? p->n_outputs : 0);
+    *out = p->outputs[output].info;
+    return SW_OK;
+}
+
+static sw_status launch(sw_program *p, const sw__launch *l)
+{
+    const sw__backend *b = p->device->backend;
+    const sw_status st = l->is_op ? b->op_exec(p->device->dev, l->built, l->bind)
+                                  : b->kernel_launch(p->device->dev, l->built, l->bind);
+    return st == SW_OK ? st : sw__prefix(st, "%s '%s'", l->kind, l->name);
+}
+
+static sw_status launch_timed(sw_program *p, uint32_t i)
+{
+    sw__launch *l = &p->launches[i];
+    const double start = sw__now();
+    SW_TRY(launch(p, l));
+    SW_TRY(p->device->backend->sync(p->device->dev));
+    const double seconds = sw__now() - start;
+    l->seconds += seconds;
+    if (p->runs == 0 || seconds < l->least) l->least = seconds;
+    double *event = &p->trace[2 * ((size_t)(p->runs % SW__TRACE_RUNS) * p->n_launches + i)];
+    event[0] = start;
+    event[1] = seconds;
+    return SW_OK;
+}
+
+sw_status sw_program_run(sw_program *p)
+{
+    if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
+    for (uint32_t i = 0; i < p->n_launches; i++) SW_TRY(p->profile ? launch_timed(p, i) : launch(p, &p->launches[i]));
+    SW_TRY(p->device->backend->sync(p->device->dev));
+    p->runs++;
+    return SW_OK;
+}
+
+/* ---- evaluating at once --------------------------------------------------------------------------------------------------- */
+
+/* A graph of its own with everything that t needs and t as the only output. */
+static sw_status extract(sw_t t, sw_graph **out)
+{
+    const sw_graph *g = t.graph;
+    sw_graph *e = NULL;
+    SW_TRY(sw__graph_like(g, &e));
+    sw_t *map = sw__calloc(g->n_nodes, sizeof *map);
+    bool *need = sw__calloc(g->n_nodes, sizeof *need);
+    sw_status st = map && need ? SW_OK : sw__no_memory(g->n_nodes * sizeof *map, "evaluating");
+    if (st == SW_OK) {
+        need[t.id] = true;
+        for (uint32_t i = t.id; i > 0; i--)
+            for (uint32_t k = 0; need[i] && k < g->nodes[i].n_in; k++) need[g->nodes[i].in[k]] = true;
+        for (uint32_t i = 1; i <= t.id; i++) {
+            if (!need[i]) continue;
+            if (g->nodes[i].op == SW_OP_INPUT)
+                st = sw__fail(SW_ERR_ARGUMENT, "sw_eval: the value depends on input '%s', which has none here",
+                              g->inputs[g->nodes[i].attr.slot.index].name);
+            map[i] = sw__node_copy(e, g, i, map);
+        }
+        if (st == SW_OK) {
+            sw_output(map[t.id], "value");
+            st = sw_graph_status(e);
+        }
+    }
+    sw__free(map);
+    sw__free(need);
+    if (st != SW_OK) {
+        sw_graph_free(e);
+        return st;
+    }
+    *out = e;
+    return SW_OK;
+}
+
+sw_status sw_eval(sw_t t, sw_device *d, sw_dtype type, void *dst, int64_t n)
+{
+    if (!t.graph) return sw__fail(SW_ERR_ARGUMENT, "sw_eval: the value is invalid");
+    SW_TRY(sw_graph_status(t.graph));
+    sw_device *own = NULL;
+    sw_graph *e = NULL;
+    sw_program *p = NULL;
+    sw_status st = SW_OK;
+    if (!d) SW_TRY_GOTO(sw_device_open("cpu", NULL, &own), done);
+    SW_TRY_GOTO(extract(t, &e), done);
+    SW_TRY_GOTO(sw_compile(e, d ? d : own, NULL, &p), done);
+    SW_TRY_GOTO(sw_program_run(p), done);
+    st = sw_program_get(p, 0, type, dst, n);
+done:
+    sw_program_free(p);
+    sw_graph_free(e);
+    sw_device_close(own);
+    return st;
+}
