@@ -106,14 +106,16 @@ typedef struct sw_optimizer {
     double weight_decay;   /* 0: adamw 0.01, others none; SW_ZERO: none */
     bool decay_matrices;   /* weight decay only on parameters of two or more dimensions (not on biases and norms) */
     double clip_norm;      /* > 0: gradients are scaled to at most this L2 norm over all of them */
+    bool skip_nonfinite;   /* a step whose loss is NaN or infinite leaves parameters and moments as they were */
 } sw_optimizer;
 #define sw_sgd(...) ((sw_optimizer){.kind = SW_SGD, __VA_ARGS__})
 #define sw_adam(...) ((sw_optimizer){.kind = SW_ADAM, __VA_ARGS__})
 #define sw_adamw(...) ((sw_optimizer){.kind = SW_ADAMW, __VA_ARGS__})
 
-/* Inputs that the host sets before each run of a program with an optimiser (scalars of f32, by these names). */
+/* Inputs that the host sets before each run of a program with an optimiser (scalars of f32, by these names); the last two
+ * exist only where the optimiser needs them. */
 #define SW_INPUT_LR "lr"
-#define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t, computed in double by the host */
+#define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t; sgd with dampening: the gradient's weight */
 #define SW_INPUT_BIAS2 "bias_correction2"
 
 /* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
