@@ -2,6 +2,7 @@
 #ifndef SWOOP_SWOOP_H
 #define SWOOP_SWOOP_H
 
+#include "swoop/config.h"
 #include "swoop/data.h"
 #include "swoop/device.h"
 #include "swoop/graph.h"

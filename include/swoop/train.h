@@ -1,0 +1,195 @@
+/* swoop/train.h: training and evaluating a model on a data set: trainer, checkpoints, model files, and whole runs.
+ * On top of device.h, nn.h, data.h, io.h, config.h. The command `swoop` calls sw_run_* and prints what they report. */
+#ifndef SWOOP_TRAIN_H
+#define SWOOP_TRAIN_H
+
+#include "swoop/config.h"
+#include "swoop/data.h"
+#include "swoop/device.h"
+#include "swoop/nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- trainer --------------------------------------------------------------------------------------------------------- */
+
+typedef struct sw_trainer sw_trainer;
+
+typedef enum sw_precision { SW_PRECISION_F32 = 0 } sw_precision;
+
+typedef struct sw_trainer_options {
+    sw_model_fn model;      /* a function of yours, or … */
+    const char *model_name; /* … the name of one of swoop's: "lenet", "mlp:256,128" */
+    sw_loss_fn loss;        /* NULL: cross-entropy for classes, mean squared error for values */
+    sw_optimizer optimizer; /* sw_adamw(.lr = 1e-3) … */
+    sw_schedule schedule;   /* total 0: the steps of the fit */
+    int64_t batch;          /* 0: 64 */
+    int64_t outputs;        /* for model_name: 0: the data set's classes, or the size of its values */
+    sw_precision precision;
+    uint64_t seed;          /* initial weights, shuffling, dropout */
+    bool profile;           /* time every launch of the training step: sw_trainer_profile */
+} sw_trainer_options;
+
+/* Copies the options; needs no data yet: programs are compiled when the first batch's shape is known, one for each batch
+ * size that occurs, all on the same variables. The device must outlive the trainer. */
+SW_API sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out);
+SW_API void sw_trainer_free(sw_trainer *t);
+
+/* Compiles for the data set's shapes now (fit and evaluate do it by themselves), so that parameters exist. */
+SW_API sw_status sw_trainer_prepare(sw_trainer *t, const sw_dataset *d);
+SW_API sw_params *sw_trainer_params(sw_trainer *t);     /* NULL before prepare */
+SW_API const sw_plan *sw_trainer_plan(sw_trainer *t);   /* of the training program; NULL before prepare */
+SW_API int64_t sw_trainer_steps_done(const sw_trainer *t);
+/* Table, JSON or trace of the training program (options.profile); sw_string_free. */
+SW_API sw_status sw_trainer_profile(sw_trainer *t, sw_profile_format format, char **out);
+
+/* One training step on n samples as they come from a data set (sw_batch.x and .y); *loss may be NULL. The learning rate
+ * is the schedule's at the present step. */
+SW_API sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss);
+
+typedef struct sw_metrics {
+    double loss;     /* mean over samples */
+    double accuracy; /* classes: share of samples whose highest output is the label; else NaN */
+    int64_t n;
+} sw_metrics;
+
+/* In evaluation mode (running statistics, no dropout), in batches of at most 256 or the training batch if larger.
+ * confusion: NULL, or classes*classes counters [true][predicted] that are added to. */
+SW_API sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *out, int64_t *confusion);
+/* Model outputs [n, outputs…] of the samples indices[0..n) (NULL: the first n) in f32. */
+SW_API sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, float *out);
+SW_API int64_t sw_trainer_output_size(sw_trainer *t); /* outputs a sample; 0 before prepare */
+
+/* Asks a running fit to finish its step, save and return SW_ERR_INTERRUPTED. May be called from a signal handler. */
+SW_API void sw_trainer_stop(sw_trainer *t);
+
+/* ---- fit --------------------------------------------------------------------------------------------------------------- */
+
+typedef enum sw_event_kind {
+    SW_EVENT_STEP,       /* after each step */
+    SW_EVENT_EPOCH,      /* after each epoch and its validation */
+    SW_EVENT_CHECKPOINT, /* a checkpoint was written */
+    SW_EVENT_NOT_FINITE, /* a step was skipped because its loss is NaN or infinite; message says which tensor */
+    SW_EVENT_STOPPED     /* early stop: message says why */
+} sw_event_kind;
+
+typedef struct sw_event {
+    sw_event_kind kind;
+    int64_t epoch, epochs;           /* from 1; epochs 0 if steps or time decide */
+    int64_t step, steps;             /* in all, from 1; total known in advance, or 0 */
+    int64_t epoch_step, epoch_steps; /* within the epoch, from 1 */
+    double loss;                     /* STEP: of this step; EPOCH: mean over the epoch's samples */
+    double accuracy;                 /* training, over the epoch so far, as the steps went; NaN if not classes */
+    bool has_valid;
+    sw_metrics valid;                /* EPOCH */
+    bool best;                       /* EPOCH: the monitored figure improved */
+    double lr;
+    double seconds;                  /* since fit began, earlier parts of a resumed run included */
+    double epoch_seconds;            /* of this epoch's steps (EPOCH: validation not included) */
+    double samples_per_second;       /* over the epoch so far */
+    double input_wait;               /* share of the time spent waiting for data, 0 … 1 */
+    double eta;                      /* seconds left, NaN if unknown */
+    const char *message;
+} sw_event;
+/* Returning anything but SW_OK ends the fit with that status (after saving). */
+typedef sw_status (*sw_event_fn)(void *context, const sw_event *e);
+
+typedef struct sw_fit_options {
+    int64_t epochs;          /* 0 with no steps and no time: 1 */
+    int64_t steps;           /* > 0: at most so many steps in all */
+    double time;             /* > 0: at most so many hours */
+    const sw_dataset *valid; /* evaluated after every val_every-th epoch; NULL: none */
+    int64_t val_every;       /* 0: 1 */
+    const char *monitor;     /* "val_loss" (NULL), "val_acc", "loss", "acc"; without valid, val_* fall back to the
+                                training figure of the same name, said in the log */
+    int64_t patience;        /* > 0: stop after so many validations without gain */
+    const char *checkpoint;  /* folder, made if missing: best.safetensors, last.safetensors, checkpoint/; NULL: none */
+    const char *resume;      /* folder of such a fit to go on with (may be the same); NULL: start anew */
+    int64_t save_every;      /* checkpoint every so many steps besides each epoch's end; 0: epochs only */
+    bool keep_order;         /* do not shuffle */
+    bool drop_last;
+    int workers;             /* loader threads */
+    bool continue_on_nan;    /* skip the step and go on; else stop with SW_ERR_DIVERGED, naming step and tensor */
+    sw_event_fn event;
+    void *context;
+    const sw_text_pair *metadata; /* added to every model file that is written */
+    size_t n_metadata;
+} sw_fit_options;
+
+typedef struct sw_fit_result {
+    int64_t epochs, steps, samples;
+    double seconds, loss, accuracy; /* training: the last epoch's */
+    sw_metrics valid;               /* the last; n = 0 without */
+    int64_t best_epoch;             /* 0: none */
+    double best;                    /* the monitored figure then */
+    int64_t skipped;                /* steps skipped for NaN */
+    bool early;                     /* stopped by patience */
+} sw_fit_result;
+
+/* Trains. result may be NULL. Saving happens at each epoch's end, every save_every steps and before any return that
+ * leaves good state, also SW_ERR_INTERRUPTED. Same seed, device, thread count and data: the same bits; a resumed fit
+ * ends with the bits of the uninterrupted one. */
+SW_API sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_options *o, sw_fit_result *result);
+
+/* ---- model files ---------------------------------------------------------------------------------------------------------- */
+
+/* A safetensors file with all parameters and buffers under their names, and the metadata given plus "swoop.model" if the
+ * model has a name. Written atomically. */
+SW_API sw_status sw_trainer_save(sw_trainer *t, const char *path, const sw_text_pair *metadata, size_t n);
+/* Loads variables by name from a safetensors file; prefix: NULL, or what comes before the names there ("init."). Every
+ * parameter and buffer must be there with its shape; what is missing or does not fit is named. Tensors that the model
+ * has none for are an error too, unless they are optimiser state or a prefix is given. */
+SW_API sw_status sw_trainer_load(sw_trainer *t, const char *path, const char *prefix);
+
+/* ---- runs: a configuration, a run folder ----------------------------------------------------------------------------------- */
+
+/* What was decided before the first step, for printing: one line each, NULL-terminated pairs of label and text. */
+typedef struct sw_run_callbacks {
+    void (*note)(void *context, const char *label, const char *text); /* "data", "model", "train", "device", "run" … */
+    sw_event_fn event;
+    void *context;
+    volatile const int *stop; /* becomes non-zero to stop as by sw_trainer_stop; may be NULL */
+} sw_run_callbacks;
+
+typedef struct sw_run_result {
+    sw_fit_result fit;
+    bool has_test;
+    sw_metrics test;
+    char folder[1024]; /* "runs/train-2"; "" with dry_run */
+} sw_run_result;
+
+/* swoop train: opens data, model and device as the configuration says, checks everything, makes the run folder
+ * (config.yaml, machine.json, plan.json, log.txt, results.csv, best/last.safetensors, checkpoint/, trace.json with
+ * profile), trains. The configuration's `auto` values are replaced by what was chosen. */
+SW_API sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *out);
+
+typedef struct sw_eval_result {
+    sw_metrics metrics;
+    int64_t classes;
+    int64_t *confusion;  /* [classes][classes], true by predicted; NULL for values. sw_eval_result_free */
+    char **class_names;  /* entries may be NULL */
+    char model[256], file[1024];
+} sw_eval_result;
+/* path: a run folder (its best.safetensors) or a model file. data, split: what to evaluate on (NULL: the run's own data,
+ * "test" or else "val" split). device: NULL: auto. */
+SW_API sw_status sw_run_eval(const char *path, const char *data, const char *split, const char *device, int threads,
+                             sw_eval_result *out);
+SW_API void sw_eval_result_free(sw_eval_result *r);
+
+/* One line for each sample of `data` (as for sw_dataset_open; labels are not needed): called in order. */
+typedef struct sw_prediction {
+    int64_t index;
+    int64_t n;            /* outputs */
+    const float *outputs; /* classes: probabilities; else values */
+    int64_t label;        /* classes: the likeliest; else -1 */
+    const char *class_name; /* NULL where there is none */
+} sw_prediction;
+typedef sw_status (*sw_prediction_fn)(void *context, const sw_prediction *p);
+SW_API sw_status sw_run_predict(const char *path, const char *data, const char *split, const char *device, int threads,
+                                sw_prediction_fn each, void *context);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
