@@ -1,0 +1,252 @@
+/* config_keys.c: the table of keys: name, type, default, bounds, help. A new key is a row here and a name in the enum.
+ * Inside io; run files, flags, --help and --print-config all follow this table. */
+#include "io/config.h"
+
+#define EXACT 9007199254740992.0 /* 2^53: integers up to here are exact as doubles, in which bounds are kept */
+
+const sw__key_row sw__keys[SW_KEY_COUNT] = {
+    [SW_KEY_DATA] = {
+        .info = { .name = "data", .group = "data", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "data set: a known name (fashion-mnist, digits), a folder, X:Y files, .npz, .safetensors" },
+    },
+    [SW_KEY_FORMAT] = {
+        .info = { .name = "format", .group = "data", .type = SW_KEY_CHOICE, .fallback = "auto", .choices = "auto|idx|npy|npz|safetensors|batches",
+                  .help = "how to read the data" },
+    },
+    [SW_KEY_VAL] = {
+        .info = { .name = "val", .group = "data", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "data set for validation, instead of a part of the training data" },
+    },
+    [SW_KEY_VAL_SPLIT] = {
+        .info = { .name = "val_split", .group = "data", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0, .most = 1,
+                  .help = "part of the training data held out for validation, stratified; 0: none" },
+        .most_open = true,
+    },
+    [SW_KEY_TEST] = {
+        .info = { .name = "test", .group = "data", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "data set for the test at the end; default: the data's own test split, if it has one" },
+    },
+    [SW_KEY_NORMALIZE] = {
+        .info = { .name = "normalize", .group = "data", .type = SW_KEY_STRING, .fallback = "train",
+                  .help = "train: by the training data's mean and std per channel; none; or MEAN:STD, such as 0.5:0.25" },
+    },
+    [SW_KEY_SHUFFLE] = {
+        .info = { .name = "shuffle", .group = "data", .type = SW_KEY_BOOL, .fallback = "true",
+                  .help = "a new order of the training data each epoch" },
+        .alone = "true",
+    },
+    [SW_KEY_DROP_LAST] = {
+        .info = { .name = "drop_last", .group = "data", .type = SW_KEY_BOOL, .fallback = "false",
+                  .help = "leave out an epoch's last batch if it is smaller" },
+        .alone = "true",
+    },
+    [SW_KEY_WORKERS] = {
+        .info = { .name = "workers", .group = "data", .type = SW_KEY_INT, .fallback = "auto", .least = 0, .most = 256, .may_be_auto = true, .may_change = true,
+                  .help = "threads that prepare batches; 0: the training thread does it itself" },
+    },
+    [SW_KEY_MODEL] = {
+        .info = { .name = "model", .group = "model", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "network: a name with arguments (lenet, mlp:256,128, resnet18)" },
+    },
+    [SW_KEY_INIT] = {
+        .info = { .name = "init", .group = "model", .type = SW_KEY_STRING, .fallback = "default",
+                  .help = "initial weights: default (as PyTorch's layers), a scheme's name, or a safetensors file" },
+    },
+    [SW_KEY_WEIGHTS] = {
+        .info = { .name = "weights", .group = "model", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "safetensors file or run folder with trained weights to start from" },
+    },
+    [SW_KEY_NUM_CLASSES] = {
+        .info = { .name = "num_classes", .group = "model", .type = SW_KEY_INT, .fallback = "auto", .least = 1, .most = EXACT, .may_be_auto = true,
+                  .help = "classes of the model; auto: from the data" },
+    },
+    [SW_KEY_EPOCHS] = {
+        .info = { .name = "epochs", .group = "optimisation", .type = SW_KEY_INT, .fallback = "20", .least = 1, .most = EXACT, .may_change = true,
+                  .help = "passes over the training data" },
+    },
+    [SW_KEY_STEPS] = {
+        .info = { .name = "steps", .group = "optimisation", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT, .may_change = true,
+                  .help = "stop after this many steps; 0: no such limit" },
+    },
+    [SW_KEY_TIME] = {
+        .info = { .name = "time", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0, .most = 1e9, .may_change = true,
+                  .help = "stop after this many hours; 0: no such limit" },
+    },
+    [SW_KEY_BATCH_SIZE] = {
+        .info = { .name = "batch_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "64", .least = 1, .most = EXACT, .may_change = true,
+                  .help = "samples per step" },
+        .later = "auto",
+    },
+    [SW_KEY_LOSS] = {
+        .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto", .choices = "auto|cross_entropy|mse",
+                  .help = "what is minimised; auto: cross_entropy for classes, mse for values" },
+    },
+    [SW_KEY_OPTIMIZER] = {
+        .info = { .name = "optimizer", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "adamw", .choices = "adamw|adam|sgd",
+                  .help = "update rule" },
+        .later = "rmsprop|lamb|lion|adagrad",
+    },
+    [SW_KEY_LR] = {
+        .info = { .name = "lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0, .most = 1e6, .may_be_auto = true,
+                  .help = "learning rate, at its highest; auto: 1e-3, sgd 0.05" },
+        .later = "find",
+    },
+    [SW_KEY_WEIGHT_DECAY] = {
+        .info = { .name = "weight_decay", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.01", .least = 0, .most = 1e6,
+                  .help = "weight decay, not on biases and norms" },
+    },
+    [SW_KEY_MOMENTUM] = {
+        .info = { .name = "momentum", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.9", .least = 0, .most = 1,
+                  .help = "momentum of sgd" },
+        .most_open = true,
+    },
+    [SW_KEY_NESTEROV] = {
+        .info = { .name = "nesterov", .group = "optimisation", .type = SW_KEY_BOOL, .fallback = "false",
+                  .help = "Nesterov's form of momentum, for sgd" },
+        .alone = "true",
+    },
+    [SW_KEY_BETAS] = {
+        .info = { .name = "betas", .group = "optimisation", .type = SW_KEY_PAIR, .fallback = "0.9,0.999", .least = 0, .most = 1,
+                  .help = "decay of adam's two moments" },
+        .most_open = true,
+    },
+    [SW_KEY_EPS] = {
+        .info = { .name = "eps", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "1e-8", .least = 0, .most = 1,
+                  .help = "what adam adds to the root of the second moment" },
+        .least_open = true,
+    },
+    [SW_KEY_SCHEDULE] = {
+        .info = { .name = "schedule", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "cosine", .choices = "cosine|constant|step",
+                  .help = "how the learning rate goes after the warm-up" },
+        .later = "linear|onecycle|plateau",
+    },
+    [SW_KEY_WARMUP] = {
+        .info = { .name = "warmup", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.05", .least = 0, .most = 1,
+                  .help = "part of all steps over which the learning rate rises to lr" },
+    },
+    [SW_KEY_MIN_LR] = {
+        .info = { .name = "min_lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0, .most = 1e6,
+                  .help = "where the cosine schedule ends" },
+    },
+    [SW_KEY_STEP_SIZE] = {
+        .info = { .name = "step_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 1, .most = EXACT,
+                  .help = "epochs between two cuts of the step schedule" },
+    },
+    [SW_KEY_GAMMA] = {
+        .info = { .name = "gamma", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0, .most = 1,
+                  .help = "factor of a cut of the step schedule" },
+        .least_open = true,
+    },
+    [SW_KEY_MONITOR] = {
+        .info = { .name = "monitor", .group = "control", .type = SW_KEY_CHOICE, .fallback = "val_loss", .choices = "val_loss|val_acc|loss|acc",
+                  .help = "what decides which epoch is the best" },
+    },
+    [SW_KEY_PATIENCE] = {
+        .info = { .name = "patience", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT, .may_change = true,
+                  .help = "stop after this many epochs without a better one; 0: never" },
+    },
+    [SW_KEY_VAL_EVERY] = {
+        .info = { .name = "val_every", .group = "control", .type = SW_KEY_INT, .fallback = "1", .least = 1, .most = EXACT,
+                  .help = "epochs between validations" },
+    },
+    [SW_KEY_SAVE_EVERY] = {
+        .info = { .name = "save_every", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT,
+                  .help = "steps between checkpoints within an epoch; 0: at its end only" },
+    },
+    [SW_KEY_LOG_EVERY] = {
+        .info = { .name = "log_every", .group = "control", .type = SW_KEY_INT, .fallback = "50", .least = 1, .most = EXACT,
+                  .help = "steps between log lines" },
+    },
+    [SW_KEY_PRECISION] = {
+        .info = { .name = "precision", .group = "control", .type = SW_KEY_CHOICE, .fallback = "f32", .choices = "f32",
+                  .help = "arithmetic" },
+        .later = "tf32|bf16|f16",
+    },
+    [SW_KEY_DEVICE] = {
+        .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto", .may_be_auto = true, .may_change = true,
+                  .help = "device: auto, cpu, ref" },
+    },
+    [SW_KEY_THREADS] = {
+        .info = { .name = "threads", .group = "control", .type = SW_KEY_INT, .fallback = "auto", .least = 1, .most = 4096, .may_be_auto = true, .may_change = true,
+                  .help = "threads that compute; auto: one per core" },
+    },
+    [SW_KEY_DETERMINISTIC] = {
+        .info = { .name = "deterministic", .group = "control", .type = SW_KEY_BOOL, .fallback = "true",
+                  .help = "same seed, device and thread count: same bits" },
+        .alone = "true",
+    },
+    [SW_KEY_SEED] = {
+        .info = { .name = "seed", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT,
+                  .help = "seed of initial weights, order and split" },
+    },
+    [SW_KEY_ON_NAN] = {
+        .info = { .name = "on_nan", .group = "control", .type = SW_KEY_CHOICE, .fallback = "stop", .choices = "stop|continue",
+                  .help = "when a loss is NaN or infinite" },
+    },
+    [SW_KEY_PROFILE] = {
+        .info = { .name = "profile", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT,
+                  .help = "steps to profile, kernel by kernel" },
+    },
+    [SW_KEY_PROJECT] = {
+        .info = { .name = "project", .group = "output", .type = SW_KEY_STRING, .fallback = "runs",
+                  .help = "folder of the run folders" },
+    },
+    [SW_KEY_NAME] = {
+        .info = { .name = "name", .group = "output", .type = SW_KEY_STRING, .fallback = "train",
+                  .help = "name of the run folder; -2, -3, ... is added if it exists" },
+    },
+    [SW_KEY_EXIST_OK] = {
+        .info = { .name = "exist_ok", .group = "output", .type = SW_KEY_BOOL, .fallback = "false",
+                  .help = "write into an existing run folder" },
+        .alone = "true",
+    },
+    [SW_KEY_RESUME] = {
+        .info = { .name = "resume", .group = "output", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "go on with this run folder; alone: with the last run" },
+        .alone = "last", .how = true,
+    },
+    [SW_KEY_DRY_RUN] = {
+        .info = { .name = "dry_run", .group = "output", .type = SW_KEY_BOOL, .fallback = "false",
+                  .help = "check everything, plan, and stop before the first step" },
+        .how = true, .alone = "true",
+    },
+};
+
+/* Keys of later versions (they are in the documentation already): named as such rather than as unknown. */
+static const char *const later[] = {
+    "image_size", "channels", "target", "normalize_target", "missing", "categorical", "class_weights", "augment",
+    "cache", "shape", "window", "stride", "freeze", "freeze_epochs", "grad_accum", "label_smoothing", "clip_grad",
+    "tensorboard", "report", "layers", "gpus", "memory",
+};
+
+bool sw__key_equal(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        const char x = *a == '-' ? '_' : *a, y = *b == '-' ? '_' : *b;
+        if (x != y) return false;
+        if (x == '\0') return true;
+    }
+}
+
+bool sw__config_key_is_later(const char *name)
+{
+    for (size_t i = 0; i < SW_COUNT(later); i++) {
+        if (sw__key_equal(later[i], name)) return true;
+    }
+    return false;
+}
+
+const sw_key_info *sw_config_about(sw_key k)
+{
+    return (unsigned)k < SW_KEY_COUNT ? &sw__keys[k].info : NULL;
+}
+
+bool sw_config_find(const char *name, sw_key *k)
+{
+    for (int i = 0; i < SW_KEY_COUNT; i++) {
+        if (!sw__key_equal(sw__keys[i].info.name, name)) continue;
+        *k = (sw_key)i;
+        return true;
+    }
+    return false;
+}
