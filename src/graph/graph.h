@@ -39,7 +39,7 @@ typedef union sw__attr {
         bool flag;                                          /* SCAN: reverse; SORT, ARGSORT: descending */
         int64_t size;                                       /* EMBEDDING_GRAD: rows; OUTPUT: axis is the index k */
     } axis;
-    struct { uint64_t seed; uint32_t stream; } random;
+    struct { uint64_t seed; uint32_t stream; } random;      /* seed: already folded to 32 bits, the first word of the key */
     struct { uint32_t index; } slot;                        /* INPUT: graph->inputs, VAR: graph->vars, VARPACK, PACK: graph->groups */
     struct { bool second; } tie;                            /* MAX, MIN at equality: second operand takes all (relu) or half each */
     struct { uint8_t axes[SW_MAX_RANK]; } perm;
@@ -113,7 +113,9 @@ struct sw_graph {
     size_t cap_assigns;
     bool training;
     uint64_t seed;
-    sw__text scope;
+    sw__text scope;          /* "layer1.0." while building inside that scope */
+    size_t *scope_marks;     /* length of `scope` before each push */
+    size_t n_scopes, cap_scopes, lost_scopes; /* lost: pushes that failed (the graph has an error), to be popped first */
     sw_status status;        /* first error, sticky */
     char message[1024];
 };
