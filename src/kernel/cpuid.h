@@ -1,0 +1,15 @@
+/* cpuid.h: which vector code this machine may run. *_simd.c files are compiled once per level (src/CMakeLists.txt).
+ * Used by the tile interpreter and by backend/cpu. */
+#ifndef SW_KERNEL_CPUID_H
+#define SW_KERNEL_CPUID_H
+
+#include "base/base.h"
+
+typedef enum sw__simd { SW_SIMD_BASE, SW_SIMD_AVX2, SW_SIMD_AVX512, SW_SIMD_LEVELS } sw__simd;
+
+/* The best level of this machine, or the lower one that the environment variable SWOOP_SIMD (base, avx2, avx512) asks
+ * for. Read at every call, so that tests may change it. */
+sw__simd sw__simd_level(void);
+const char *sw__simd_name(sw__simd level);
+
+#endif
