@@ -98,21 +98,21 @@ static void register_slot(sw_graph *out, uint32_t id)
 sw_t sw__node_copy(sw_graph *out, const sw_graph *g, uint32_t id, const sw_t *map)
 {
     if (out == NULL || out->status != SW_OK) return (sw_t){ out, 0 };
-    const sw__node *const from = &g->nodes[id];
-    sw__attr attr = from->attr;
+    const sw__node from = g->nodes[id]; /* by value: out may be g, whose nodes move as it grows */
+    sw__attr attr = from.attr;
     sw_t few[8];
-    sw_t *const in = from->n_in <= SW_COUNT(few) ? few : sw__calloc(from->n_in, sizeof *in);
-    if (in == NULL || (from->op == SW_OP_LITERAL && !own_literal(out, &attr))) {
+    sw_t *const in = from.n_in <= SW_COUNT(few) ? few : sw__calloc(from.n_in, sizeof *in);
+    if (in == NULL || (from.op == SW_OP_LITERAL && !own_literal(out, &attr))) {
         if (in != few) sw__free(in);
         return sw__graph_error(out, SW_ERR_MEMORY, "out of memory: copying node %%%u", id);
     }
-    for (uint32_t i = 0; i < from->n_in; i++) in[i] = map[from->in[i]];
-    const sw_t t = sw__node_add(out, (sw__op)from->op, in, from->n_in, &attr, from);
+    for (uint32_t i = 0; i < from.n_in; i++) in[i] = map[from.in[i]];
+    const sw_t t = sw__node_add(out, (sw__op)from.op, in, from.n_in, &attr, &from);
     if (in != few) sw__free(in);
     if (!sw_valid(t)) return t;
-    if (!own_name(out, sw__node_of(t), from->name))
+    if (!own_name(out, sw__node_of(t), from.name))
         return sw__graph_error(out, SW_ERR_MEMORY, "out of memory: the name of node %%%u", id);
-    memcpy(sw__node_of(t)->order, from->order, sizeof from->order);
+    memcpy(sw__node_of(t)->order, from.order, sizeof from.order);
     register_slot(out, t.id);
     return t;
 }
