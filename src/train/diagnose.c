@@ -1,0 +1,91 @@
+/* diagnose.c: which value was the first to turn NaN or infinite in a step whose loss did.
+ * Called by fit.c; the optimiser has not touched the variables, so the same step can be run again and looked at. */
+#include "graph/graph.h"
+#include "train/trainer.h"
+#include <math.h>
+#include <stdio.h>
+
+/* Makes every float value that the loss is computed from an output, named by its id; nothing is assigned. */
+static sw_status expose(sw_graph *g)
+{
+    const uint32_t n = g->n_nodes;
+    g->n_assigns = 0;
+    g->n_outputs = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        const sw__node *node = &g->nodes[i];
+        char name[24];
+        if (!sw__dtype_is_float((sw_dtype)node->dtype) || node->op == SW_OP_CONST || sw__node_elements(node) == 0) continue;
+        snprintf(name, sizeof name, "%u", i);
+        sw_output(sw__value(g, i), name);
+    }
+    return sw_graph_status(g);
+}
+
+/* Place of the first NaN (or, if wanted, infinity) among n values, or -1. */
+static int64_t first_bad(const float *v, int64_t n, bool infinite)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (infinite ? isinf(v[i]) : isnan(v[i])) return i;
+    return -1;
+}
+
+static void tell(const sw_graph *g, uint32_t id, int64_t at, bool infinite, char *message, size_t size)
+{
+    const sw__node *n = &g->nodes[id];
+    char shape[128];
+    const char *what = sw__op_table[n->op].name, *name = sw_name(sw__value((sw_graph *)(uintptr_t)g, id));
+    if (n->op == SW_OP_VAR) what = "variable";
+    snprintf(message, size, "the first %s value is %s%s%s%s %s, element %lld%s", infinite ? "infinite" : "NaN", what,
+             *name ? " '" : "", name, *name ? "'" : "", sw__shape_text(n, shape, sizeof shape), (long long)at,
+             n->op == SW_OP_VAR ? ": an earlier update made it so" : n->op == SW_OP_INPUT ? ": it came with the data" : "");
+}
+
+/* Two rounds over the values in the order of their computation: NaN first, since infinities may be meant. */
+static sw_status search(const sw_graph *g, sw_program *p, float *values, char *message, size_t size)
+{
+    for (int round = 0; round < 2; round++)
+        for (uint32_t k = 0; k < g->n_outputs; k++) {
+            const uint32_t id = g->outputs[k].node;
+            const int64_t n = sw__node_elements(&g->nodes[id]);
+            SW_TRY(sw_program_get(p, (int)k, SW_F32, values, n));
+            const int64_t at = first_bad(values, n, round == 1);
+            if (at < 0) continue;
+            tell(g, id, at, round == 1, message, size);
+            return SW_OK;
+        }
+    snprintf(message, size, "run again, every value of the forward pass is finite");
+    return SW_OK;
+}
+
+static int64_t largest_output(const sw_graph *g)
+{
+    int64_t most = 1;
+    for (uint32_t k = 0; k < g->n_outputs; k++) most = SW_MAX(most, sw__node_elements(&g->nodes[g->outputs[k].node]));
+    return most;
+}
+
+sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, char *message, size_t size)
+{
+    sw_graph *g = NULL;
+    sw_program *program = NULL;
+    float *values = NULL;
+    SW_TRY(sw__trainer_graph(t, SW__DIAGNOSE, n, &g));
+    sw_status st = expose(g);
+    const sw_compile_options o = {.params = t->params, .no_simplify = true, .no_fuse = true};
+    if (st == SW_OK) st = sw_compile(g, t->device, &o, &program);
+    if (st == SW_OK) {
+        sw__batch_program p = {.program = program, .x = sw_program_input(program, "x"), .y = sw_program_input(program, "y")};
+        p.x_elements = sw__node_elements(&g->nodes[g->inputs[p.x].node]);
+        p.y_elements = p.y >= 0 ? sw__node_elements(&g->nodes[g->inputs[p.y].node]) : 0;
+        st = sw__trainer_set_batch(&p, t, x, y);
+    }
+    if (st == SW_OK) st = sw_program_run(program);
+    if (st == SW_OK) {
+        values = sw__malloc((size_t)largest_output(g) * sizeof *values);
+        st = values ? search(g, program, values, message, size) : sw__no_memory((size_t)largest_output(g) * 4, "a search");
+    }
+    sw__free(values);
+    sw_program_free(program);
+    sw_graph_free(g);
+    return st;
+}

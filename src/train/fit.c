@@ -1,0 +1,358 @@
+/* fit.c: the training loop: epochs of steps, validation, best and last, checkpoints, early stop, events.
+ * Between run.c (or a user's program) and trainer.c, which does the single step. */
+#include "train/trainer.h"
+#include <math.h>
+#include <stdio.h>
+
+/* A fit under way. */
+typedef struct fit {
+    sw_trainer *t;
+    const sw_dataset *data;
+    const sw_fit_options *o;
+    sw_loader *loader;
+    sw__fit_state s;
+    int64_t epochs;          /* to run in all; INT64_MAX where steps or time decide */
+    int64_t epoch_steps, total_steps; /* total 0: unknown (time decides) */
+    double started, wait_before; /* this process's share of the clocks: see seconds_now, loader wait at the epoch's start */
+    double epoch_started;
+    int64_t epoch_from;      /* samples of this epoch that an earlier process has done */
+    sw_metrics valid;
+    double loss, accuracy;   /* of the last whole epoch */
+    bool early;
+    bool saved;              /* the present state is on disk */
+} fit;
+
+static double seconds_now(const fit *f)
+{
+    return f->s.seconds + sw__now() - f->started;
+}
+
+static double epoch_seconds_now(const fit *f)
+{
+    return f->s.epoch_seconds + sw__now() - f->epoch_started;
+}
+
+/* ---- events -------------------------------------------------------------------------------------------------------------- */
+
+static sw_event describe(const fit *f, sw_event_kind kind)
+{
+    const sw__fit_state *s = &f->s;
+    const double in_epoch = epoch_seconds_now(f), here = sw__now() - f->epoch_started;
+    const bool classes = f->t->target == SW_TARGET_CLASS;
+    const double rate = in_epoch > 0 ? (double)s->samples / in_epoch : 0;
+    const int64_t step = f->t->step + s->skipped;
+    sw_event e = {
+        .kind = kind,
+        .epoch = s->epoch + 1,
+        .epochs = f->epochs == INT64_MAX ? 0 : f->epochs,
+        .step = step,
+        .steps = f->total_steps,
+        .epoch_step = s->at.batch,
+        .epoch_steps = f->epoch_steps,
+        .loss = s->samples ? s->loss_sum / (double)s->samples : NAN,
+        .accuracy = classes && s->samples ? (double)s->correct / (double)s->samples : NAN,
+        .lr = sw__trainer_lr(f->t, f->t->step > 0 ? f->t->step - 1 : 0),
+        .seconds = seconds_now(f),
+        .epoch_seconds = in_epoch,
+        .samples_per_second = rate,
+        .input_wait = here > 0 ? SW_MIN((sw_loader_wait_seconds(f->loader) - f->wait_before) / here, 1.0) : 0,
+        .eta = NAN,
+        .message = "",
+    };
+    if (f->total_steps > 0 && s->at.batch > 0)
+        e.eta = (double)(f->total_steps - step) * in_epoch / (double)s->at.batch;
+    return e;
+}
+
+static sw_status emit(const fit *f, const sw_event *e)
+{
+    return f->o->event ? f->o->event(f->o->context, e) : SW_OK;
+}
+
+/* ---- saving -------------------------------------------------------------------------------------------------------------- */
+
+static sw_status save_model(const fit *f, const char *name)
+{
+    char epoch[32], metric[48], path[1100];
+    snprintf(epoch, sizeof epoch, "%lld", (long long)(f->s.epoch + 1));
+    snprintf(metric, sizeof metric, "%.9g", f->s.best);
+    const size_t n = f->o->n_metadata;
+    sw_text_pair *all = sw__malloc((n + 3) * sizeof *all);
+    if (!all) return sw__no_memory((n + 3) * sizeof *all, "metadata");
+    if (n) memcpy(all, f->o->metadata, n * sizeof *all);
+    all[n] = (sw_text_pair){"swoop.epoch", epoch};
+    all[n + 1] = (sw_text_pair){"swoop.monitor", f->o->monitor ? f->o->monitor : "val_loss"};
+    all[n + 2] = (sw_text_pair){"swoop.best", metric};
+    snprintf(path, sizeof path, "%s/%s", f->o->checkpoint, name);
+    const sw_status st = sw_trainer_save(f->t, path, all, n + 3);
+    sw__free(all);
+    return st;
+}
+
+static sw_status checkpoint(fit *f)
+{
+    if (!f->o->checkpoint || f->saved) return SW_OK;
+    sw__fit_state s = f->s;
+    s.seconds = seconds_now(f);
+    s.epoch_seconds = epoch_seconds_now(f);
+    SW_TRY(sw__checkpoint_write(f->t, f->o->checkpoint, &s));
+    f->saved = true;
+    const sw_event e = describe(f, SW_EVENT_CHECKPOINT);
+    return emit(f, &e);
+}
+
+/* ---- one step -------------------------------------------------------------------------------------------------------------- */
+
+/* The loss was NaN or infinite: the optimiser has left the weights alone. Says where it began; stops unless told not to. */
+static sw_status not_finite(fit *f, const sw_batch *b, double loss)
+{
+    char where[512];
+    const sw_status st = sw__diagnose(f->t, b->x, b->y, b->n, where, sizeof where);
+    if (st != SW_OK) snprintf(where, sizeof where, "the search for its origin failed: %.400s", sw_error());
+    f->s.skipped++;
+    sw_event e = describe(f, SW_EVENT_NOT_FINITE);
+    char message[800];
+    snprintf(message, sizeof message, "the loss is %s at step %lld (epoch %lld): %s", isnan(loss) ? "NaN" : "infinite",
+             (long long)e.step, (long long)e.epoch, where);
+    e.message = message;
+    SW_TRY(emit(f, &e));
+    if (f->o->continue_on_nan) return SW_OK;
+    return sw__fail(SW_ERR_DIVERGED, "%s; the weights are those before this step; try a lower learning rate, or look at "
+                    "the data", message);
+}
+
+static bool time_is_up(const fit *f)
+{
+    return f->o->time > 0 && seconds_now(f) >= f->o->time * 3600;
+}
+
+static bool steps_are_done(const fit *f)
+{
+    return f->o->steps > 0 && f->t->step + f->s.skipped >= f->o->steps;
+}
+
+/* A batch is done: counts, events, and whatever is due. */
+static sw_status step(fit *f, const sw_batch *b)
+{
+    double loss, correct;
+    SW_TRY(sw__trainer_step(f->t, b->x, b->y, b->n, &loss, &correct));
+    f->s.at = sw_loader_tell(f->loader);
+    f->saved = false;
+    if (!isfinite(loss)) return not_finite(f, b, loss);
+    f->s.loss_sum += loss * (double)b->n;
+    f->s.correct += (int64_t)correct;
+    f->s.samples += b->n;
+    sw_event e = describe(f, SW_EVENT_STEP);
+    e.loss = loss;
+    SW_TRY(emit(f, &e));
+    if (f->t->stop) return sw__fail(SW_ERR_INTERRUPTED, "interrupted at step %lld", (long long)e.step);
+    if (f->o->save_every > 0 && e.step % f->o->save_every == 0) return checkpoint(f);
+    return SW_OK;
+}
+
+/* ---- one epoch -------------------------------------------------------------------------------------------------------------- */
+
+/* The monitored figure, and whether less is better. */
+static double monitored(const fit *f, bool has_valid, bool *less)
+{
+    const char *m = f->o->monitor ? f->o->monitor : "val_loss";
+    const bool accuracy = strstr(m, "acc") != NULL;
+    *less = !accuracy;
+    if (strncmp(m, "val_", 4) == 0 && has_valid) return accuracy ? f->valid.accuracy : f->valid.loss;
+    return accuracy ? f->accuracy : f->loss;
+}
+
+static bool judge(fit *f, bool has_valid)
+{
+    bool less = true;
+    const double now = monitored(f, has_valid, &less);
+    const bool better = f->s.best_epoch == 0 || (less ? now < f->s.best : now > f->s.best);
+    if (better) {
+        f->s.best = now;
+        f->s.best_epoch = f->s.epoch + 1;
+        f->s.since_best = 0;
+    } else {
+        f->s.since_best++;
+    }
+    return better;
+}
+
+/* After the last batch of an epoch (or of the run): validation, best, last, checkpoint, event. */
+static sw_status end_epoch(fit *f, bool whole)
+{
+    sw_event e = describe(f, SW_EVENT_EPOCH);
+    f->loss = e.loss;
+    f->accuracy = e.accuracy;
+    const int64_t every = f->o->val_every > 0 ? f->o->val_every : 1;
+    const bool last = !whole || f->s.epoch + 1 >= f->epochs || steps_are_done(f);
+    e.has_valid = f->o->valid && (last || (f->s.epoch + 1) % every == 0);
+    if (e.has_valid) SW_TRY(sw_trainer_evaluate(f->t, f->o->valid, &f->valid, NULL));
+    e.valid = f->valid;
+    const bool judged = e.has_valid || !f->o->valid;
+    if (judged) e.best = judge(f, e.has_valid);
+    if (f->o->checkpoint) {
+        if (e.best) SW_TRY(save_model(f, "best.safetensors"));
+        SW_TRY(save_model(f, "last.safetensors"));
+    }
+    if (whole) { /* the state that a resumed fit starts from is that of the next epoch's start */
+        f->s.seconds = seconds_now(f);
+        f->started = f->epoch_started = sw__now();
+        f->s.epoch_seconds = 0;
+        f->wait_before = sw_loader_wait_seconds(f->loader);
+        f->s.epoch++;
+        f->s.at = (sw_loader_position){f->s.epoch, 0};
+        f->s.loss_sum = 0;
+        f->s.correct = f->s.samples = 0;
+        f->saved = false;
+    }
+    e.seconds = seconds_now(f);
+    SW_TRY(emit(f, &e));
+    SW_TRY(checkpoint(f));
+    if (f->o->patience > 0 && judged && f->s.since_best >= f->o->patience) {
+        f->early = true;
+        sw_event stop = describe(f, SW_EVENT_STOPPED);
+        char message[160];
+        snprintf(message, sizeof message, "no gain for %lld validations: the best was epoch %lld", (long long)f->s.since_best,
+                 (long long)f->s.best_epoch);
+        stop.message = message;
+        return emit(f, &stop);
+    }
+    return SW_OK;
+}
+
+static sw_status run_epoch(fit *f)
+{
+    for (;;) {
+        sw_batch b;
+        if (steps_are_done(f) || time_is_up(f)) {
+            const bool whole = f->s.at.batch >= f->epoch_steps;
+            return f->s.samples > 0 ? end_epoch(f, whole) : SW_OK;
+        }
+        SW_TRY(sw_loader_next(f->loader, &b));
+        if (b.n == 0) return end_epoch(f, true);
+        SW_TRY(step(f, &b));
+    }
+}
+
+static bool finished(const fit *f)
+{
+    return f->early || f->s.epoch >= f->epochs || steps_are_done(f) || time_is_up(f);
+}
+
+/* ---- beginning -------------------------------------------------------------------------------------------------------------- */
+
+static sw_status open_loader(fit *f)
+{
+    const sw_loader_options o = {.batch = f->t->o.batch, .shuffle = !f->o->keep_order, .drop_last = f->o->drop_last,
+                                 .seed = f->t->o.seed, .workers = f->o->workers};
+    SW_TRY(sw_loader_open(f->data, &o, &f->loader));
+    f->epoch_steps = sw_loader_batches(f->loader);
+    return SW_OK;
+}
+
+static void set_totals(fit *f)
+{
+    const sw_fit_options *o = f->o;
+    f->epochs = o->epochs > 0 ? o->epochs : o->steps > 0 || o->time > 0 ? INT64_MAX : 1;
+    f->total_steps = f->epochs == INT64_MAX ? 0 : f->epochs * f->epoch_steps;
+    if (o->steps > 0) f->total_steps = f->total_steps > 0 ? SW_MIN(o->steps, f->total_steps) : o->steps;
+}
+
+/* What must be as it was, so that the resumed fit goes on with the same samples in the same order. */
+static sw_status check_resumed(const fit *f)
+{
+    const sw__fit_state *s = &f->s;
+    if (s->seed != (int64_t)f->t->o.seed)
+        return sw__fail(SW_ERR_ARGUMENT, "resume: seed was %lld and cannot become %lld", (long long)s->seed,
+                        (long long)f->t->o.seed);
+    if (s->shuffle == f->o->keep_order) return sw__fail(SW_ERR_ARGUMENT, "resume: shuffle cannot change");
+    if (s->drop_last != f->o->drop_last) return sw__fail(SW_ERR_ARGUMENT, "resume: drop_last cannot change");
+    return SW_OK;
+}
+
+static sw_status resume(fit *f)
+{
+    sw_trainer *t = f->t;
+    const int64_t old_total = t->o.schedule.total;
+    SW_TRY(sw__checkpoint_read(t, f->o->resume, &f->s));
+    SW_TRY(check_resumed(f));
+    if (f->s.batch != t->o.batch) /* go on after the same samples, as nearly as whole batches can */
+        f->s.at.batch = (f->s.at.batch * f->s.batch + t->o.batch - 1) / t->o.batch;
+    f->s.batch = t->o.batch;
+    f->s.at.batch = SW_MIN(f->s.at.batch, f->epoch_steps);
+    /* Another end than planned: the rest of the schedule is laid from the present rate over the new remainder. */
+    const int64_t planned = t->o.schedule.total + t->schedule_from, wanted = old_total > 0 ? old_total : f->total_steps;
+    if (wanted > 0 && planned != wanted && wanted > t->step) {
+        t->schedule_lr = sw__trainer_lr(t, t->step);
+        t->o.schedule.warmup = SW_MAX(t->o.schedule.warmup - (t->step - t->schedule_from), (int64_t)0);
+        t->schedule_from = t->step;
+        t->o.schedule.total = wanted - t->step;
+    }
+    SW_TRY(sw_loader_seek(f->loader, f->s.at));
+    f->saved = f->o->checkpoint && strcmp(f->o->checkpoint, f->o->resume) == 0;
+    return SW_OK;
+}
+
+static void begin(fit *f)
+{
+    sw_trainer *t = f->t;
+    f->s = (sw__fit_state){.batch = t->o.batch, .seed = (int64_t)t->o.seed, .shuffle = !f->o->keep_order,
+                           .drop_last = f->o->drop_last};
+    if (t->o.schedule.total == 0) t->o.schedule.total = f->total_steps;
+    t->stop = 0;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------------------- */
+
+static void report(const fit *f, sw_fit_result *r)
+{
+    *r = (sw_fit_result){
+        .epochs = f->s.epoch,
+        .steps = f->t->step,
+        .samples = f->s.samples,
+        .seconds = seconds_now(f),
+        .loss = f->s.samples ? f->s.loss_sum / (double)f->s.samples : f->loss,
+        .accuracy = f->accuracy,
+        .valid = f->valid,
+        .best_epoch = f->s.best_epoch,
+        .best = f->s.best,
+        .skipped = f->s.skipped,
+        .early = f->early,
+    };
+}
+
+/* Whatever ends a fit with good weights saves them: an interruption, a callback's wish, time. */
+static sw_status save_at_end(fit *f, sw_status st)
+{
+    const bool good = st == SW_OK || st == SW_ERR_INTERRUPTED || st == SW_ERR_DIVERGED;
+    if (!good || !f->o->checkpoint || !f->loader) return st;
+    char why[1024];
+    snprintf(why, sizeof why, "%s", sw_error());
+    const sw_status saving = checkpoint(f);
+    if (st == SW_OK) return saving;
+    return saving == SW_OK ? sw__fail(st, "%s", why)
+                           : sw__fail(saving, "%.500s; and the checkpoint could not be written: %.400s", why, sw_error());
+}
+
+sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_options *o, sw_fit_result *result)
+{
+    if (!t || !train || !o) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_fit: trainer, data set or options is NULL");
+    fit f = {.t = t, .data = train, .o = o, .loss = NAN, .accuracy = NAN};
+    f.started = f.epoch_started = sw__now();
+    if (o->checkpoint) SW_TRY(sw__make_folder(o->checkpoint));
+    sw_status st = sw_trainer_prepare(t, train);
+    if (st == SW_OK && o->valid) st = sw_dataset_about(o->valid)->target == SW_TARGET_NONE
+                                          ? sw__fail(SW_ERR_DATA, "the validation set has no labels") : SW_OK;
+    if (st == SW_OK) st = open_loader(&f);
+    if (st == SW_OK) {
+        set_totals(&f);
+        begin(&f);
+        if (o->resume) st = resume(&f);
+    }
+    if (st == SW_OK && o->checkpoint && !o->resume) st = checkpoint(&f); /* a kill in the first epoch can be resumed too */
+    while (st == SW_OK && !finished(&f)) st = run_epoch(&f);
+    st = save_at_end(&f, st);
+    if (result && f.loader) report(&f, result);
+    sw_loader_close(f.loader);
+    return st;
+}

@@ -1,0 +1,399 @@
+/* trainer.c: from options and a data set's shapes to programs, and one step, evaluation or prediction with them.
+ * Under fit.c and run.c; on exec and nn. */
+#include "train/trainer.h"
+#include "graph/graph.h"
+#include <math.h>
+
+sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
+{
+    if (!d || !o || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: device, options or out is NULL");
+    if (!o->model == !o->model_name)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: give either .model (a function) or .model_name");
+    if (o->batch < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: batch is %lld", (long long)o->batch);
+    sw_trainer *t = sw__calloc(1, sizeof *t);
+    if (!t) return sw__no_memory(sizeof *t, "a trainer");
+    t->device = d;
+    t->o = *o;
+    t->o.optimizer = sw_optimizer_resolved(&o->optimizer);
+    t->o.optimizer.skip_nonfinite = true; /* a NaN must not reach the weights: fit says where it came from */
+    if (t->o.batch == 0) t->o.batch = 64;
+    t->schedule_lr = t->o.optimizer.lr;
+    if (o->model_name && !(t->model_name = sw__strdup(o->model_name))) {
+        sw__free(t);
+        return sw__no_memory(strlen(o->model_name), "a model's name");
+    }
+    t->o.model_name = t->model_name;
+    *out = t;
+    return SW_OK;
+}
+
+void sw_trainer_free(sw_trainer *t)
+{
+    if (!t) return;
+    for (int i = 0; i < t->n_programs; i++) sw_program_free(t->programs[i].program);
+    sw_params_free(t->params);
+    sw__free(t->model_name);
+    sw__free(t);
+}
+
+void sw_trainer_stop(sw_trainer *t)
+{
+    if (t) t->stop = 1;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------------------------ */
+
+static sw_t batch_input(sw_graph *g, const char *name, sw_dtype type, int64_t n, int rank, const int64_t *shape)
+{
+    int64_t full[SW_MAX_RANK + 1] = {n};
+    for (int i = 0; i < rank; i++) full[i + 1] = shape[i];
+    if (rank + 1 > SW_MAX_RANK)
+        return sw__graph_error(g, SW_ERR_SHAPE, "samples of %d axes: with the batch's, more than %d", rank, SW_MAX_RANK);
+    return sw_input(g, name, type, rank + 1, full);
+}
+
+/* Labels of one number a sample against outputs [n, 1], and the like: the same elements in another shape. */
+static sw_t like_output(sw_t y, sw_t out)
+{
+    if (sw_type(y) != sw_type(out) || sw_elements(y) != sw_elements(out)) return y;
+    int64_t shape[SW_MAX_RANK];
+    for (int i = 0; i < sw_rank(out); i++) shape[i] = sw_dim(out, i);
+    return sw_reshape(y, sw_rank(out), shape);
+}
+
+/* How many of a batch are right: a scalar. */
+static sw_t count_correct(sw_t out, sw_t y)
+{
+    const sw_t right = sw_eq(sw_argmax(out, sw_rank(out) - 1, false), sw_cast(y, SW_I64));
+    return sw_sum(sw_cast(right, SW_F32), SW_ALL_AXES, false);
+}
+
+/* Batches whose label is a class of `outputs` many; checked here so that the message speaks of data and model. */
+static sw_status check_classes(const sw_trainer *t, sw_t out)
+{
+    if (t->target != SW_TARGET_CLASS || t->o.loss || !sw_valid(out)) return SW_OK;
+    if (sw_rank(out) != 2)
+        return sw__fail(SW_ERR_SHAPE, "the model gives %d axes for a batch; class labels need [batch, classes]", sw_rank(out));
+    if (t->outputs > 0 && sw_dim(out, 1) < t->outputs)
+        return sw__fail(SW_ERR_DATA, "the data has %lld classes but the model only %lld outputs", (long long)t->outputs,
+                        (long long)sw_dim(out, 1));
+    return SW_OK;
+}
+
+static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
+{
+    sw_graph_set_seed(g, t->o.seed);
+    sw_graph_set_training(g, mode == SW__TRAIN || mode == SW__DIAGNOSE);
+    const sw_t x = batch_input(g, "x", t->x_dtype, n, t->x_rank, t->x_shape);
+    const sw_t out = t->o.model ? t->o.model(x) : sw_model_build(t->model_name, x, t->outputs);
+    SW_TRY(sw_graph_status(g));
+    if (!sw_valid(out)) return sw__fail(SW_ERR_ARGUMENT, "the model function returned an invalid value");
+    SW_TRY(check_classes(t, out));
+    t->output_size = n ? sw_elements(out) / n : 0;
+    if (mode != SW__TRAIN) sw_output(out, "output");
+    if (mode == SW__PREDICT) return sw_graph_status(g);
+    sw_t y = batch_input(g, "y", t->y_dtype, n, t->y_rank, t->y_shape);
+    const bool classes = t->target == SW_TARGET_CLASS;
+    if (!classes) y = like_output(y, out);
+    const sw_loss_fn loss_fn = t->o.loss ? t->o.loss : t->y_dtype == SW_I64 ? sw_cross_entropy : sw_mse;
+    const sw_t loss = loss_fn(out, y);
+    sw_output(loss, "loss");
+    if (classes) sw_output(count_correct(out, y), "correct");
+    SW_TRY(sw_graph_status(g));
+    return mode == SW__TRAIN ? sw_optimizer_apply(&t->o.optimizer, loss, NULL, 0) : SW_OK;
+}
+
+sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out)
+{
+    sw_graph *g = NULL;
+    SW_TRY(sw_graph_new(&g));
+    const sw_status st = record(t, g, mode, n);
+    if (st != SW_OK) {
+        sw_graph_free(g);
+        return st;
+    }
+    *out = g;
+    return SW_OK;
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------------------ */
+
+static int64_t product(const int64_t *dims, int rank)
+{
+    int64_t n = 1;
+    for (int i = 0; i < rank; i++) n *= dims[i];
+    return n;
+}
+
+static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program *p)
+{
+    sw_graph *g = NULL;
+    SW_TRY(sw__trainer_graph(t, mode, n, &g));
+    sw_status st = SW_OK;
+    if (!t->params) st = sw_params_new(t->device, g, t->o.seed, &t->params);
+    *p = (sw__batch_program){.mode = mode, .n = n};
+    const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN};
+    if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
+    sw_graph_free(g);
+    SW_TRY(st);
+    p->x = sw_program_input(p->program, "x");
+    p->y = sw_program_input(p->program, "y");
+    p->lr = sw_program_input(p->program, SW_INPUT_LR);
+    p->bias1 = sw_program_input(p->program, SW_INPUT_BIAS1);
+    p->bias2 = sw_program_input(p->program, SW_INPUT_BIAS2);
+    p->loss = sw_program_output(p->program, "loss");
+    p->correct = sw_program_output(p->program, "correct");
+    p->output = sw_program_output(p->program, "output");
+    p->x_elements = n * product(t->x_shape, t->x_rank);
+    p->y_elements = n * product(t->y_shape, t->y_rank);
+    return SW_OK;
+}
+
+/* The program for this mode and size; the one that was made longest ago gives way if there are too many sizes. */
+sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program **out)
+{
+    for (int i = 0; i < t->n_programs; i++)
+        if (t->programs[i].mode == mode && t->programs[i].n == n) {
+            *out = &t->programs[i];
+            return SW_OK;
+        }
+    sw__batch_program p;
+    SW_TRY(compile(t, mode, n, &p));
+    if (t->n_programs == SW__MAX_PROGRAMS) { /* programs[0] is the training program for whole batches: keep it */
+        sw_program_free(t->programs[1].program);
+        memmove(&t->programs[1], &t->programs[2], (SW__MAX_PROGRAMS - 2) * sizeof p);
+        t->n_programs--;
+    }
+    t->programs[t->n_programs] = p;
+    *out = &t->programs[t->n_programs++];
+    return SW_OK;
+}
+
+static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d)
+{
+    bool same = t->x_rank == d->x_rank && t->x_dtype == d->x_dtype;
+    for (int i = 0; same && i < d->x_rank; i++) same = t->x_shape[i] == d->x_shape[i];
+    if (!same)
+        return sw__fail(SW_ERR_DATA, "%s: its samples have another shape or type than those that the model was made for",
+                        d->name);
+    if (d->target != SW_TARGET_NONE && (d->target != t->target || d->y_rank != t->y_rank))
+        return sw__fail(SW_ERR_DATA, "%s: its labels are of another kind than those that the model was made for", d->name);
+    if (d->target == SW_TARGET_CLASS && d->classes > t->output_size)
+        return sw__fail(SW_ERR_DATA, "%s: it has %lld classes, but the model gives %lld outputs", d->name,
+                        (long long)d->classes, (long long)t->output_size);
+    return SW_OK;
+}
+
+static void take_shapes(sw_trainer *t, const sw_dataset_info *d)
+{
+    t->x_dtype = d->x_dtype;
+    t->x_rank = d->x_rank;
+    memcpy(t->x_shape, d->x_shape, sizeof t->x_shape);
+    t->target = d->target;
+    t->y_dtype = d->y_dtype;
+    t->y_rank = d->y_rank;
+    memcpy(t->y_shape, d->y_shape, sizeof t->y_shape);
+    t->outputs = t->o.outputs;
+    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, d->y_rank);
+}
+
+/* Evaluation batches are not smaller than 256 so that small training batches do not make it slow. */
+static int64_t eval_batch(const sw_trainer *t, int64_t count)
+{
+    return SW_MIN(SW_MAX(t->o.batch, (int64_t)256), count);
+}
+
+/* mode: what the first program is for. Variables made for evaluation have no optimiser state, so training from them later
+ * is refused by sw_compile. */
+static sw_status prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode, int64_t batch)
+{
+    const sw_dataset_info *about = sw_dataset_about(d);
+    if (t->prepared) return check_same_shapes(t, about);
+    take_shapes(t, about);
+    if (t->target == SW_TARGET_NONE) { /* to predict on: the outputs must be known from elsewhere */
+        if (t->outputs < 1 || mode != SW__PREDICT)
+            return sw__fail(SW_ERR_DATA, "%s: it has no labels%s", about->name,
+                            mode == SW__PREDICT ? ", and .outputs is not given" : "");
+        t->target = SW_TARGET_CLASS;
+        t->y_dtype = SW_I64;
+        t->y_rank = 0;
+    }
+    sw__batch_program *p = NULL;
+    SW_TRY(sw__trainer_program(t, mode, SW_MIN(batch, about->count), &p));
+    t->prepared = true;
+    return SW_OK;
+}
+
+sw_status sw_trainer_prepare(sw_trainer *t, const sw_dataset *d)
+{
+    if (!t || !d) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_prepare: trainer or data set is NULL");
+    return prepare(t, d, SW__TRAIN, t->o.batch);
+}
+
+sw_params *sw_trainer_params(sw_trainer *t)
+{
+    return t ? t->params : NULL;
+}
+
+const sw_plan *sw_trainer_plan(sw_trainer *t)
+{
+    return t && t->n_programs ? sw_program_plan(t->programs[0].program) : NULL;
+}
+
+int64_t sw_trainer_steps_done(const sw_trainer *t)
+{
+    return t ? t->step : 0;
+}
+
+int64_t sw_trainer_output_size(sw_trainer *t)
+{
+    return t && t->prepared ? t->output_size : 0;
+}
+
+sw_status sw_trainer_profile(sw_trainer *t, sw_profile_format format, char **out)
+{
+    if (!t || !t->n_programs) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_profile: nothing has run yet");
+    return sw_program_profile(t->programs[0].program, format, out);
+}
+
+/* ---- running -------------------------------------------------------------------------------------------------------------- */
+
+double sw__trainer_lr(const sw_trainer *t, int64_t step)
+{
+    return sw_schedule_lr(&t->o.schedule, t->schedule_lr, step - t->schedule_from);
+}
+
+sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y)
+{
+    SW_TRY(sw_program_set(p->program, p->x, t->x_dtype, x, p->x_elements));
+    return p->y < 0 ? SW_OK : sw_program_set(p->program, p->y, t->y_dtype, y, p->y_elements);
+}
+
+static sw_status set_scalar(sw_program *p, int input, double value)
+{
+    return input < 0 ? SW_OK : sw_program_set(p, input, SW_F64, &value, 1);
+}
+
+static sw_status set_scalars(sw_trainer *t, sw__batch_program *p)
+{
+    double lr, bias1, bias2;
+    sw_optimizer_scalars(&t->o.optimizer, t->step, sw__trainer_lr(t, t->step), &lr, &bias1, &bias2);
+    SW_TRY(set_scalar(p->program, p->lr, lr));
+    SW_TRY(set_scalar(p->program, p->bias1, bias1));
+    return set_scalar(p->program, p->bias2, bias2);
+}
+
+static sw_status read_scalar(sw_program *p, int output, double *value)
+{
+    *value = 0;
+    return output < 0 ? SW_OK : sw_program_get(p, output, SW_F64, value, 1);
+}
+
+sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss, double *correct)
+{
+    sw__batch_program *p = NULL;
+    SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
+    SW_TRY(sw__trainer_set_batch(p, t, x, y));
+    SW_TRY(set_scalars(t, p));
+    SW_TRY(sw_program_run(p->program));
+    SW_TRY(read_scalar(p->program, p->loss, loss));
+    SW_TRY(read_scalar(p->program, p->correct, correct));
+    if (isfinite(*loss)) t->step++;
+    return SW_OK;
+}
+
+sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss)
+{
+    if (!t || !t->prepared) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_step: call sw_trainer_prepare first");
+    double value = 0, correct = 0;
+    SW_TRY(sw__trainer_step(t, x, y, n, &value, &correct));
+    if (loss) *loss = value;
+    return SW_OK;
+}
+
+/* Adds a batch's outputs to the counters [true][predicted]. */
+static void count_confusion(const float *outputs, const int64_t *labels, int64_t n, int64_t classes, int64_t *confusion)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t best = 0;
+        for (int64_t c = 1; c < classes; c++)
+            if (outputs[i * classes + c] > outputs[i * classes + best]) best = c;
+        confusion[labels[i] * classes + best]++;
+    }
+}
+
+static sw_status evaluate_batch(sw_trainer *t, const sw_batch *b, sw_metrics *sum, float *outputs, int64_t *confusion)
+{
+    sw__batch_program *p = NULL;
+    double loss, correct;
+    SW_TRY(sw__trainer_program(t, SW__EVAL, b->n, &p));
+    SW_TRY(sw__trainer_set_batch(p, t, b->x, b->y));
+    SW_TRY(sw_program_run(p->program));
+    SW_TRY(read_scalar(p->program, p->loss, &loss));
+    SW_TRY(read_scalar(p->program, p->correct, &correct));
+    sum->loss += loss * (double)b->n;
+    sum->accuracy += correct;
+    sum->n += b->n;
+    if (!confusion) return SW_OK;
+    SW_TRY(sw_program_get(p->program, p->output, SW_F32, outputs, b->n * t->output_size));
+    count_confusion(outputs, b->y, b->n, t->output_size, confusion);
+    return SW_OK;
+}
+
+sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *out, int64_t *confusion)
+{
+    if (!t || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_evaluate: trainer, data set or out is NULL");
+    const sw_dataset_info *about = sw_dataset_about(d);
+    SW_TRY(prepare(t, d, SW__EVAL, eval_batch(t, about->count)));
+    if (about->target == SW_TARGET_NONE) return sw__fail(SW_ERR_DATA, "%s: no labels to evaluate against", about->name);
+    if (t->target != SW_TARGET_CLASS) confusion = NULL;
+    const int64_t batch = eval_batch(t, about->count);
+    sw_loader *loader = NULL;
+    sw_metrics sum = {0};
+    float *outputs = NULL;
+    sw_status st = sw_loader_open(d, &(sw_loader_options){.batch = batch}, &loader);
+    if (st == SW_OK && confusion && !(outputs = sw__malloc((size_t)(batch * t->output_size) * sizeof *outputs)))
+        st = sw__no_memory((size_t)(batch * t->output_size) * sizeof *outputs, "outputs");
+    for (sw_batch b; st == SW_OK;) {
+        st = sw_loader_next(loader, &b);
+        if (st != SW_OK || b.n == 0) break;
+        st = evaluate_batch(t, &b, &sum, outputs, confusion);
+    }
+    sw_loader_close(loader);
+    sw__free(outputs);
+    SW_TRY(st);
+    out->n = sum.n;
+    out->loss = sum.loss / (double)sum.n;
+    out->accuracy = t->target == SW_TARGET_CLASS ? sum.accuracy / (double)sum.n : NAN;
+    return SW_OK;
+}
+
+static sw_status predict_batch(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, void *x, float *out)
+{
+    sw__batch_program *p = NULL;
+    SW_TRY(sw_dataset_get(d, indices, n, x, NULL));
+    SW_TRY(sw__trainer_program(t, SW__PREDICT, n, &p));
+    SW_TRY(sw__trainer_set_batch(p, t, x, NULL));
+    SW_TRY(sw_program_run(p->program));
+    return sw_program_get(p->program, p->output, SW_F32, out, n * t->output_size);
+}
+
+sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, float *out)
+{
+    if (!t || !d || (!out && n > 0)) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_predict: trainer, data set or out is NULL");
+    SW_TRY(prepare(t, d, SW__PREDICT, eval_batch(t, SW_MAX(n, (int64_t)1))));
+    if (n <= 0) return SW_OK;
+    const int64_t batch = eval_batch(t, n);
+    const size_t bytes = (size_t)(batch * product(t->x_shape, t->x_rank)) * sw_dtype_size(t->x_dtype);
+    void *x = sw__malloc(bytes);
+    int64_t *counted = sw__malloc((size_t)batch * sizeof *counted);
+    sw_status st = x && counted ? SW_OK : sw__no_memory(bytes, "a batch");
+    for (int64_t i = 0; i < n && st == SW_OK; i += batch) {
+        const int64_t m = SW_MIN(batch, n - i);
+        for (int64_t k = 0; k < m; k++) counted[k] = indices ? indices[i + k] : i + k;
+        st = predict_batch(t, d, counted, m, x, out + i * t->output_size);
+    }
+    sw__free(x);
+    sw__free(counted);
+    return st;
+}

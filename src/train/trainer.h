@@ -1,0 +1,85 @@
+/* trainer.h: what the files of train/ share: the trainer, its programs, where a fit stands.
+ * trainer.c builds and steps, fit.c loops, checkpoint.c saves, diagnose.c looks for the first NaN, run.c drives all. */
+#ifndef SW_TRAIN_TRAINER_H
+#define SW_TRAIN_TRAINER_H
+
+#include "base/base.h"
+#include "swoop/train.h"
+#include <signal.h>
+
+typedef enum sw__mode {
+    SW__TRAIN,   /* loss, gradients, updates */
+    SW__EVAL,    /* outputs, loss, correct */
+    SW__PREDICT, /* outputs only: no labels */
+    SW__DIAGNOSE /* forward as in training, nothing is updated */
+} sw__mode;
+
+/* A program for one mode and batch size, with the places of what it takes and gives (-1: none). */
+typedef struct sw__batch_program {
+    sw__mode mode;
+    int64_t n;
+    sw_program *program;
+    int x, y, lr, bias1, bias2;
+    int loss, correct, output;
+    int64_t x_elements, y_elements;
+} sw__batch_program;
+
+#define SW__MAX_PROGRAMS 16
+
+struct sw_trainer {
+    sw_device *device;
+    sw_trainer_options o;
+    char *model_name; /* own copy, or NULL */
+    /* shapes, known after prepare */
+    bool prepared;
+    sw_dtype x_dtype, y_dtype;
+    int x_rank, y_rank;
+    int64_t x_shape[SW_MAX_RANK], y_shape[SW_MAX_RANK];
+    sw_target target;
+    int64_t outputs;      /* asked of a named model */
+    int64_t output_size;  /* elements that the model gives for a sample */
+    sw_params *params;
+    sw__batch_program programs[SW__MAX_PROGRAMS];
+    int n_programs;
+    /* where training stands */
+    int64_t step;         /* optimiser steps done */
+    int64_t schedule_from; /* the schedule counts from this step (a resumed run may lay it anew) */
+    double schedule_lr;
+    volatile sig_atomic_t stop;
+};
+
+/* Where a fit stands beside the variables: all that a checkpoint has to hold. */
+typedef struct sw__fit_state {
+    int64_t epoch;            /* from 0 */
+    sw_loader_position at;
+    double loss_sum;          /* over the epoch so far */
+    int64_t correct, samples; /* the same */
+    double seconds, epoch_seconds;
+    double best;
+    int64_t best_epoch, since_best;
+    int64_t skipped;
+    int64_t batch;            /* that `at` counts in */
+    int64_t seed;
+    bool shuffle, drop_last;
+} sw__fit_state;
+
+/* ---- trainer.c ---- */
+sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program **out);
+/* Builds the model's graph for n samples; outputs "loss", "correct", "output" as the mode has them. */
+sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);
+sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y);
+double sw__trainer_lr(const sw_trainer *t, int64_t step);
+/* A step with its counts: *correct is 0 where there are no classes. Does not judge the loss. */
+sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss, double *correct);
+
+/* ---- checkpoint.c ---- */
+sw_status sw__checkpoint_write(sw_trainer *t, const char *folder, const sw__fit_state *s);
+sw_status sw__checkpoint_read(sw_trainer *t, const char *folder, sw__fit_state *s);
+sw_status sw__make_folder(const char *path); /* and its parents; fine if it is there */
+
+/* ---- diagnose.c ---- */
+/* Runs the step's graph again on the present (not updated) variables, node by node, and says in `message` which value
+ * was the first that is not finite. */
+sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, char *message, size_t size);
+
+#endif
