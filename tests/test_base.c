@@ -411,7 +411,8 @@ static void test_philox(void **state)
 static void test_rng(void **state)
 {
     (void)state;
-    enum { N = 200000 };
+    const int count = 200000;
+    const double n = count;
     sw__rng r, same, other;
     sw__rng_init(&r, 7, 1);
     sw__rng_init(&same, 7, 1);
@@ -425,17 +426,17 @@ static void test_rng(void **state)
     assert_int_equal(equal, 0);
 
     double sum = 0, square = 0, mean = 0;
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < count; i++) {
         const double u = sw__rng_uniform(&r), z = sw__rng_normal(&r);
         assert_true(u >= 0.0 && u < 1.0);
         assert_true(isfinite(z));
-        mean += u / N;
+        mean += u / n;
         sum += z;
         square += z * z;
     }
-    assert_true(fabs(mean - 0.5) < 5 * 0.289 / sqrt(N));
-    assert_true(fabs(sum / N) < 5 / sqrt(N));
-    assert_true(fabs(square / N - 1) < 5 * sqrt(2.0 / N));
+    assert_true(fabs(mean - 0.5) < 5 * 0.289 / sqrt(n));
+    assert_true(fabs(sum / n) < 5 / sqrt(n));
+    assert_true(fabs(square / n - 1) < 5 * sqrt(2.0 / n));
 
     int counts[6] = { 0 };
     for (int i = 0; i < 60000; i++) counts[sw__rng_below(&r, 6)]++;

@@ -22,7 +22,9 @@ void *sw__malloc(size_t bytes)
 
 void *sw__calloc(size_t n, size_t size)
 {
-    return n == 0 || size == 0 ? calloc(1, 1) : calloc(n, size);
+    size_t bytes;
+    if (!sw__mul_size(n, size, &bytes)) return NULL;
+    return calloc(1, bytes > 0 ? bytes : 1);
 }
 
 void *sw__realloc(void *p, size_t n, size_t size)
