@@ -164,6 +164,20 @@ sw_status sw__infer_avg_gx(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
+/* Operands of layer_norm_grad after x and dy: mean, rstd [rows, 1…], optional weight. */
+static sw_status layer_norm_grad_operands(const sw_graph *g, const sw__node *n)
+{
+    const sw__node *const x = sw__in(g, n, 0);
+    const int axes = n->attr.norm.n_axes;
+    if (axes < 1 || axes > x->rank) return sw__fail(SW_ERR_SHAPE, "%d axes to normalise over", axes);
+    int64_t rows[SW_MAX_RANK];
+    for (int i = 0; i < x->rank; i++) rows[i] = i < x->rank - axes ? x->dim[i] : 1;
+    SW_TRY(sw__want_same_shape(g, n, 0, 1));
+    SW_TRY(sw__want_dims(g, n, 2, x->rank, rows, "one mean for each row"));
+    SW_TRY(sw__want_dims(g, n, 3, x->rank, rows, "one 1/deviation for each row"));
+    return n->n_in < 5 ? SW_OK : sw__want_dims(g, n, 4, axes, &x->dim[x->rank - axes], "the axes normalised over");
+}
+
 /* max_pool_grad (x, y, dy) and layer_norm_grad (x, dy, …): the result is like operand 0. */
 sw_status sw__infer_like0(const sw_graph *g, sw__node *n)
 {
@@ -177,7 +191,7 @@ sw_status sw__infer_like0(const sw_graph *g, sw__node *n)
         SW_TRY(sw__want_dims(g, n, 1, n->attr.pool.nd + 2, y, "that is what the pooling gives"));
         SW_TRY(sw__want_same_shape(g, n, 1, 2));
     } else {
-        SW_TRY(sw__want_same_shape(g, n, 0, 1));
+        SW_TRY(layer_norm_grad_operands(g, n));
     }
     sw__take(n, sw__in(g, n, 0));
     return SW_OK;

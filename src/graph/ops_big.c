@@ -38,7 +38,7 @@ static sw_t matmul_batched(sw_t a, sw_t b)
 /* The product of two operands of rank 2 or more. */
 static sw_t matmul(sw_t a, sw_t b)
 {
-    if (sw_dim(a, -1) == sw_dim(b, -2) && sw_rank(b) == 2 && sw_rank(a) > 2) return matmul_flat(a, b);
+    if (sw_rank(b) == 2 && sw_rank(a) > 2) return matmul_flat(a, b);
     return matmul_batched(a, b);
 }
 
@@ -47,10 +47,17 @@ sw_t sw_matmul(sw_t a, sw_t b)
     const sw_t xs[2] = { a, b };
     sw_t invalid;
     if (!sw__operands(SW_OP_MATMUL, xs, 2, &invalid)) return invalid;
-    const bool vector_a = sw_rank(a) == 1, vector_b = sw_rank(b) == 1;
     if (sw_rank(a) == 0 || sw_rank(b) == 0)
         return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "operand %d is a scalar: sw_mul multiplies by a scalar",
                             sw_rank(a) == 0 ? 1 : 2);
+    const bool vector_a = sw_rank(a) == 1, vector_b = sw_rank(b) == 1;
+    const int64_t k_a = sw_dim(a, -1), k_b = sw_dim(b, vector_b ? 0 : -2);
+    char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
+    if (k_a != k_b) /* the shape rule would see it too, but after operands were reshaped and expanded */
+        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "inner sizes differ: %s x %s (%lld against %lld): the last "
+                            "axis of the left side must equal the last but one of the right",
+                            sw__value_text(a.graph, a.id, left), sw__value_text(b.graph, b.id, right), (long long)k_a,
+                            (long long)k_b);
     if (vector_a) a = sw_reshape(a, 2, (int64_t[]){ 1, sw_dim(a, 0) });
     if (vector_b) b = sw_reshape(b, 2, (int64_t[]){ sw_dim(b, 0), 1 });
     const sw_t y = matmul(a, b);

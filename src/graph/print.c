@@ -26,24 +26,24 @@ static void put_act(sw__text *t, int32_t act)
     if (act > 0 && (size_t)act < SW_COUNT(names)) sw__text_add(t, " act=%s", names[act]);
 }
 
-static void print_const(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_const(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     if (sw__dtype_is_float((sw_dtype)n->dtype))
         sw__text_add(t, " value=%.9g", n->attr.constant.value);
     else
         sw__text_add(t, " value=%lld", (long long)n->attr.constant.ivalue);
 }
 
-static void print_literal(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_literal(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     sw__text_add(t, " bytes=%zu", n->attr.literal.bytes);
 }
 
-static void print_axis(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_axis(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     if (n->op == SW_OP_EMBEDDING_GRAD) {
         sw__text_add(t, " rows=%lld", (long long)n->attr.axis.size);
         return;
@@ -52,52 +52,48 @@ static void print_axis(const sw_graph *g, const sw__node *n, int rank_in, sw__te
     if (n->attr.axis.flag) sw__text_add(t, n->op == SW_OP_SCAN_SUM ? " reverse" : " descending");
 }
 
-static void print_random(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_random(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     sw__text_add(t, " seed=%llu stream=%u", (unsigned long long)n->attr.random.seed, n->attr.random.stream);
 }
 
-static void print_slot(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_slot(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     sw__text_add(t, n->op == SW_OP_VARPACK || n->op == SW_OP_PACK ? " group=%u" : " slot=%u", n->attr.slot.index);
 }
 
-static void print_tie(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_tie(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     if (n->attr.tie.second) sw__text_add(t, " tie=second");
 }
 
-static void print_perm(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_perm(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g;
     int64_t axes[SW_MAX_RANK];
     for (int i = 0; i < rank_in; i++) axes[i] = n->attr.perm.axes[i];
     put_list(t, "axes", axes, rank_in);
 }
 
-static void print_pad(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_pad(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g;
     put_list(t, "lo", n->attr.pad.lo, rank_in);
     put_list(t, "hi", n->attr.pad.hi, rank_in);
     put_unusual(t, "interior", n->attr.pad.interior, rank_in, 0);
     sw__text_add(t, " value=%.9g", n->attr.pad.value);
 }
 
-static void print_slice(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_slice(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g;
     put_list(t, "start", n->attr.slice.start, rank_in);
     put_list(t, "stop", n->attr.slice.stop, rank_in);
     put_unusual(t, "step", n->attr.slice.step, rank_in, 1);
 }
 
-static void print_axes(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_axes(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g;
     int64_t axes[SW_MAX_RANK];
     int count = 0;
     for (int i = 0; i < rank_in; i++)
@@ -105,15 +101,15 @@ static void print_axes(const sw_graph *g, const sw__node *n, int rank_in, sw__te
     put_list(t, "axes", axes, count);
 }
 
-static void print_act(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_act(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     put_act(t, n->attr.act.act);
 }
 
-static void print_conv(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_conv(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     const int nd = n->attr.conv.nd;
     put_list(t, "stride", n->attr.conv.stride, nd);
     put_unusual(t, "pad_lo", n->attr.conv.pad_lo, nd, 0);
@@ -123,9 +119,9 @@ static void print_conv(const sw_graph *g, const sw__node *n, int rank_in, sw__te
     put_act(t, n->attr.conv.act);
 }
 
-static void print_pool(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_pool(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     const int nd = n->attr.pool.nd;
     put_list(t, "kernel", n->attr.pool.kernel, nd);
     put_list(t, "stride", n->attr.pool.stride, nd);
@@ -134,15 +130,15 @@ static void print_pool(const sw_graph *g, const sw__node *n, int rank_in, sw__te
     if (n->attr.pool.include_pad) sw__text_add(t, " include_pad");
 }
 
-static void print_norm(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t)
+static void print_norm(const sw__node *n, int rank_in, sw__text *t)
 {
-    (void)g, (void)rank_in;
+    (void)rank_in;
     sw__text_add(t, " eps=%.9g", n->attr.norm.eps);
     if (n->attr.norm.n_axes > 0) sw__text_add(t, " n_axes=%d", (int)n->attr.norm.n_axes);
 }
 
 /* rank_in: axes of the first input, which is how many entries the lists in PERM, PAD, SLICE and AXES have. */
-static void (*const print_attr[])(const sw_graph *g, const sw__node *n, int rank_in, sw__text *t) = {
+static void (*const print_attr[])(const sw__node *n, int rank_in, sw__text *t) = {
     [SW_ATTR_NONE] = NULL,
     [SW_ATTR_CONST] = print_const,
     [SW_ATTR_LITERAL] = print_literal,
@@ -163,7 +159,7 @@ static void (*const print_attr[])(const sw_graph *g, const sw__node *n, int rank
 static void put_attr(const sw_graph *g, const sw__node *n, sw__text *t)
 {
     const uint8_t kind = sw__op_table[n->op].attr;
-    if (print_attr[kind] != NULL) print_attr[kind](g, n, n->n_in > 0 ? g->nodes[n->in[0]].rank : 0, t);
+    if (print_attr[kind] != NULL) print_attr[kind](n, n->n_in > 0 ? g->nodes[n->in[0]].rank : 0, t);
 }
 
 /* The physical order of the axes, where the layout pass chose another than row-major. */
