@@ -45,7 +45,7 @@ typedef struct sw_dataset_info {
 /* Per-channel statistics, in units of the delivered x before normalising (for 8-bit images 0 … 1). A channel without
  * spread has std 1. */
 typedef struct sw_normalization {
-    int64_t channels; /* the size of x's first axis, or 1: one pair for all */
+    int64_t channels; /* the size of x's first axis, or 1: one pair for all (8-bit vectors: flattened images) */
     float *mean, *std;
 } sw_normalization;
 SW_API void sw_normalization_free(sw_normalization *n); /* frees mean and std, zeroes *n; NULL is allowed */
@@ -74,6 +74,8 @@ typedef struct sw_dataset_options {
  * are turned to [C, H, W]. Errors: SW_ERR_DATA names the file and the sample for labels out of range, numbers of
  * samples that differ, an empty set, x that is not finite; and see io.h. options may be NULL. */
 SW_API sw_status sw_dataset_open(const char *name_or_path, const sw_dataset_options *options, sw_dataset **out);
+/* Whether name_or_path has that split ("test"), as far as names of files and entries tell; nothing is read. */
+SW_API bool sw_dataset_has_split(const char *name_or_path, const sw_dataset_options *options, const char *split);
 /* Closes this handle; storage goes with its last one. Waits for a background read (and tells it to give up). */
 SW_API void sw_dataset_close(sw_dataset *d);
 /* Waits for a background read and returns its status. SW_OK at once for a set that was read at opening. */
@@ -124,7 +126,7 @@ SW_API sw_status sw_dataset_split(const sw_dataset *d, double fraction, uint64_t
                                   sw_dataset **held_out);
 
 /* Mean and standard deviation per channel over all of d, whatever normalisation it has now. Release with
- * sw_normalization_free. The sums are exact for 8-bit data, compensated in double for others. */
+ * sw_normalization_free. The sums are exact for 8-bit data; for others two passes in double. */
 SW_API sw_status sw_dataset_measure(const sw_dataset *d, sw_normalization *out);
 /* Sets (copies) or with NULL removes the normalisation. Give the test set the training set's, never its own. */
 SW_API sw_status sw_dataset_normalize(sw_dataset *d, const sw_normalization *n);

@@ -180,7 +180,7 @@ sw_status sw__array_header_read(sw__stream *s, sw__array_format format, sw__arra
                         magic[1], magic[2], magic[3]);
 }
 
-static sw_status check_promise(const sw__stream *s, const sw__array_header *h)
+sw_status sw__array_check(const sw__stream *s, const sw__array_header *h)
 {
     const uint64_t need = (uint64_t)h->count * elements[h->element].size;
     const uint64_t have = s->limit > s->offset ? s->limit - s->offset : 0;
@@ -193,7 +193,7 @@ static sw_status check_promise(const sw__stream *s, const sw__array_header *h)
 
 sw_status sw__array_body_read(sw__stream *s, const sw__array_header *h, sw_array *out)
 {
-    SW_TRY(check_promise(s, h));
+    SW_TRY(sw__array_check(s, h));
     sw_array a = { .dtype = elements[h->element].dtype, .rank = h->rank };
     memcpy(a.shape, h->shape, sizeof a.shape);
     sw_array other = a; /* the second buffer of a reordering */

@@ -42,6 +42,8 @@ typedef enum sw__array_format { SW__FORMAT_ANY, SW__FORMAT_IDX, SW__FORMAT_NPY }
 
 /* Reads the header; with ANY, IDX and NPY are told apart by their first bytes. */
 sw_status sw__array_header_read(sw__stream *s, sw__array_format format, sw__array_header *h);
+/* Fails if the source cannot hold what the header promises: to be asked before memory is. */
+sw_status sw__array_check(const sw__stream *s, const sw__array_header *h);
 /* Allocates *out and reads the elements, to native byte order and C order; then the source must end. */
 sw_status sw__array_body_read(sw__stream *s, const sw__array_header *h, sw_array *out);
 /* Both, for a stream that was just opened (whose status is passed in), and closes it. */
