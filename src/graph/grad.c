@@ -2,7 +2,7 @@
  * Between the builders and the gradient rules (grad_*.c), which it calls from the last node to the first. */
 #include "graph/grad.h"
 
-/* ---- helpers for the rules -------------------------------------------------------------------------------------------- */
+/* ---- helpers for the rules --------------------------------------------------------------------------------------- */
 
 sw_t sw__scalar_like(sw_t x, double value)
 {
@@ -58,7 +58,7 @@ sw_t sw__drop_if(sw_t condition, sw_t dy)
     return sw_where(condition, sw__scalar_like(dy, 0.0), dy);
 }
 
-/* ---- the walk ---------------------------------------------------------------------------------------------------------- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 /* One walk covers the ids [first, end). Gradients are kept for each output of a node; those of values before `first`
  * (the inputs of a lowered node) are kept beside, in the order of wrt. */
@@ -153,11 +153,10 @@ static void apply_rule(walk *w, uint32_t id, const sw_t *dy)
         if (!w->want[i] || !sw_valid(w->dx[i])) continue;
         const uint32_t in = g->nodes[id].in[i];
         if (!sw__same_shape(sw__node_of(w->dx[i]), &g->nodes[in])) {
-            char a[96], b[96];
+            char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
             sw__graph_error(g, SW_ERR_SHAPE, "sw_grad: the gradient of input %u of %s (%%%u) is %s, the input is %s",
-                            (unsigned)i, info->name, (unsigned)id,
-                            sw__shape_text(sw__node_of(w->dx[i]), a, sizeof a),
-                            sw__shape_text(&g->nodes[in], b, sizeof b));
+                            (unsigned)i, info->name, (unsigned)id, sw__value_text(g, w->dx[i].id, a),
+                            sw__value_text(g, in, b));
             return;
         }
         add_gradient(w, in, 0, w->dx[i]);
@@ -269,7 +268,7 @@ void sw__grad_by_lowering(sw_graph *g, uint32_t id, const sw_t *dy, const bool *
     }
 }
 
-/* ---- the public calls --------------------------------------------------------------------------------------------------- */
+/* ---- the public calls -------------------------------------------------------------------------------------------- */
 
 static sw_status check_arguments(sw_t loss, const sw_t *wrt, int n, const sw_t *out, const char *call)
 {
@@ -279,13 +278,13 @@ static sw_status check_arguments(sw_t loss, const sw_t *wrt, int n, const sw_t *
     if (n < 0 || (n > 0 && (!wrt || !out))) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: n is %d, wrt and out must point to so many values", call, n);
     }
-    char text[96];
+    char text[SW__TEXT_BYTES];
     if (!sw_valid(loss)) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: the loss is an invalid value", call);
     }
     if (!sw__dtype_is_float(sw_type(loss))) {
-        sw__graph_error(g, SW_ERR_SHAPE, "%s: the loss %%%u is %s; only floating-point values have gradients", call,
-                        (unsigned)loss.id, sw__shape_text(sw__node_of(loss), text, sizeof text));
+        sw__graph_error(g, SW_ERR_SHAPE, "%s: the loss is %s; only floating-point values have gradients", call,
+                        sw__value_text(g, loss.id, text));
         return sw_graph_status(g);
     }
     for (int i = 0; i < n; i++) {
@@ -293,9 +292,8 @@ static sw_status check_arguments(sw_t loss, const sw_t *wrt, int n, const sw_t *
             return sw__fail(SW_ERR_ARGUMENT, "%s: wrt[%d] is not a value of the loss's graph", call, i);
         }
         if (sw__dtype_is_float(sw_type(wrt[i]))) continue;
-        sw__graph_error(g, SW_ERR_SHAPE, "%s: wrt[%d] ('%s', %%%u) is %s; only floating-point values have gradients", call,
-                        i, sw_name(wrt[i]), (unsigned)wrt[i].id,
-                        sw__shape_text(sw__node_of(wrt[i]), text, sizeof text));
+        sw__graph_error(g, SW_ERR_SHAPE, "%s: wrt[%d] is %s; only floating-point values have gradients", call, i,
+                        sw__value_text(g, wrt[i].id, text));
         return sw_graph_status(g);
     }
     return SW_OK;
@@ -321,11 +319,10 @@ sw_status sw_grad(sw_t loss, const sw_t *wrt, int n, sw_t *out)
 {
     SW_TRY(check_arguments(loss, wrt, n, out, "sw_grad"));
     if (sw_elements(loss) != 1) {
-        char text[96];
+        char text[SW__TEXT_BYTES];
         sw__graph_error(loss.graph, SW_ERR_SHAPE,
-                        "sw_grad: the loss %%%u is %s; it must be one number (take sw_mean or sw_sum of it, or give its "
-                        "gradient to sw_grad_from)",
-                        (unsigned)loss.id, sw__shape_text(sw__node_of(loss), text, sizeof text));
+                        "sw_grad: the loss is %s; it must be one number (take sw_mean or sw_sum of it, or give its "
+                        "gradient to sw_grad_from)", sw__value_text(loss.graph, loss.id, text));
         return sw_graph_status(loss.graph);
     }
     return differentiate(loss, sw__const_like(loss, 1.0), wrt, n, out);
@@ -338,10 +335,9 @@ sw_status sw_grad_from(sw_t loss, sw_t seed, const sw_t *wrt, int n, sw_t *out)
         return sw__fail(SW_ERR_ARGUMENT, "sw_grad_from: the seed is not a value of the loss's graph");
     }
     if (!sw__same_shape(sw__node_of(seed), sw__node_of(loss)) || sw_type(seed) != sw_type(loss)) {
-        char a[96], b[96];
-        sw__graph_error(loss.graph, SW_ERR_SHAPE, "sw_grad_from: the seed %%%u is %s, the loss %%%u is %s; they must agree",
-                        (unsigned)seed.id, sw__shape_text(sw__node_of(seed), a, sizeof a), (unsigned)loss.id,
-                        sw__shape_text(sw__node_of(loss), b, sizeof b));
+        char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
+        sw__graph_error(loss.graph, SW_ERR_SHAPE, "sw_grad_from: the seed is %s and the loss %s; they must agree",
+                        sw__value_text(seed.graph, seed.id, a), sw__value_text(loss.graph, loss.id, b));
         return sw_graph_status(loss.graph);
     }
     return differentiate(loss, seed, wrt, n, out);

@@ -8,7 +8,7 @@
 
 /* Every rule has the same five arguments; that some need only a few of them is said here once. */
 #define RULE(name)                                                                                                     \
-    void name(sw_graph *g SW_UNUSED, uint32_t id SW_UNUSED, const sw_t *dy SW_UNUSED, const bool *want SW_UNUSED,       \
+    void name(sw_graph *g SW_UNUSED, uint32_t id SW_UNUSED, const sw_t *dy SW_UNUSED, const bool *want SW_UNUSED,      \
               sw_t *dx SW_UNUSED)
 
 /* Node pointers die when a node is added (the array moves): rules keep values (sw_t) and small copies instead. */

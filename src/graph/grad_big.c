@@ -15,7 +15,18 @@ static sw_t bias_gradient(sw_t dz, int axis)
     return sw_sum(dz, sw__axes_but(sw_rank(dz), axis), false);
 }
 
-/* ---- contractions ------------------------------------------------------------------------------------------------------ */
+/* ---- contractions ------------------------------------------------------------------------------------------------ */
+
+/* Is x another tensor with its last two axes swapped? */
+static bool swaps_matrix(sw_t x)
+{
+    const sw__node *n = sw__node_of(x);
+    if (n->op != SW_OP_PERMUTE) return false;
+    for (int i = 0; i < n->rank - 2; i++) {
+        if (n->attr.perm.axes[i] != i) return false;
+    }
+    return n->attr.perm.axes[n->rank - 1] == n->rank - 2;
+}
 
 static sw_t plain_matmul(sw_t a, sw_t b)
 {
@@ -23,13 +34,31 @@ static sw_t plain_matmul(sw_t a, sw_t b)
     return sw__node_add(a.graph, SW_OP_MATMUL, in, 2, NULL, NULL);
 }
 
+/* x with its last two axes swapped; the operand where x is such a swap itself. */
+static sw_t matrix_transpose(sw_t x)
+{
+    const int r = sw_rank(x);
+    if (r < 2) return (sw_t){ x.graph, 0 };
+    return swaps_matrix(x) ? sw__arg(x.graph, x.id, 0) : sw_transpose(x, r - 2, r - 1);
+}
+
+/* y = a b: da = dz b^T, db = a^T dz. Where b is a transposed tensor w^T (linear layers), its gradient is formed as
+ * (dz^T a)^T, so that w's, dz^T a, comes out as w lies in memory; the same for a. */
 RULE(sw__grad_matmul)
 {
-    const int r = g->nodes[id].rank;
+    const sw_t a = sw__arg(g, id, 0), b = sw__arg(g, id, 1);
     const sw_t dz = before_activation(sw__value(g, id), g->nodes[id].attr.act.act, dy[0]);
-    if (want[0]) dx[0] = plain_matmul(dz, sw_transpose(sw__arg(g, id, 1), r - 2, r - 1));
-    if (want[1]) dx[1] = plain_matmul(sw_transpose(sw__arg(g, id, 0), r - 2, r - 1), dz);
-    if (g->nodes[id].n_in > 2 && want[2]) dx[2] = bias_gradient(dz, r - 1);
+    if (want[0] && swaps_matrix(a)) {
+        dx[0] = matrix_transpose(plain_matmul(b, matrix_transpose(dz)));
+    } else if (want[0]) {
+        dx[0] = plain_matmul(dz, matrix_transpose(b));
+    }
+    if (want[1] && swaps_matrix(b)) {
+        dx[1] = matrix_transpose(plain_matmul(matrix_transpose(dz), a));
+    } else if (want[1]) {
+        dx[1] = plain_matmul(matrix_transpose(a), dz);
+    }
+    if (g->nodes[id].n_in > 2 && want[2]) dx[2] = bias_gradient(dz, g->nodes[id].rank - 1);
 }
 
 /* The three convolutions are bilinear in x [N, C, …], w [O, C/groups, …] and what the output pairs with, dy [N, O, …]:
@@ -80,7 +109,7 @@ RULE(sw__grad_conv_gw)
     if (want[1]) dx[1] = conv_part_of(&attr, CONV_Y, x, dy[0], SW_NONE);
 }
 
-/* ---- pooling ----------------------------------------------------------------------------------------------------------- */
+/* ---- pooling ----------------------------------------------------------------------------------------------------- */
 
 RULE(sw__grad_max_pool)
 {
@@ -107,7 +136,7 @@ RULE(sw__grad_avg_pool_gx)
     dx[0] = sw__node_add(g, SW_OP_AVG_POOL, &dy[0], 1, &attr, NULL);
 }
 
-/* ---- normalisation ------------------------------------------------------------------------------------------------------ */
+/* ---- normalisation ----------------------------------------------------------------------------------------------- */
 
 RULE(sw__grad_batch_norm)
 {
@@ -142,7 +171,7 @@ RULE(sw__grad_layer_norm)
     if (n_in > 2 && want[2]) dx[2] = sw_sum(dy[0], rows, false);
 }
 
-/* ---- softmax and the loss on it ------------------------------------------------------------------------------------------ */
+/* ---- softmax and the loss on it ---------------------------------------------------------------------------------- */
 
 /* dx = y (dy - sum(dy y)) */
 RULE(sw__grad_softmax)
@@ -183,7 +212,7 @@ RULE(sw__grad_cross_entropy)
     if (want[1]) dx[1] = sw_mul(sw_log_softmax(x, 1), sw_neg(dl));
 }
 
-/* ---- embedding ------------------------------------------------------------------------------------------------------------ */
+/* ---- embedding --------------------------------------------------------------------------------------------------- */
 
 RULE(sw__grad_embedding)
 {

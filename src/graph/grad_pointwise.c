@@ -2,7 +2,7 @@
  * Called by grad.c's walk; each appends pointwise nodes, so that the fuser can join them with their neighbours. */
 #include "graph/grad.h"
 
-/* ---- unary: those with a cheap expression in the result use it, so that the operand need not be kept ------------------- */
+/* ---- unary: those with a cheap expression in the result use it, so that the operand need not be kept ------------- */
 
 RULE(sw__grad_neg)
 {
@@ -59,7 +59,7 @@ RULE(sw__grad_cast)
     if (want[0]) dx[0] = sw_cast(dy[0], sw_type(sw__arg(g, id, 0)));
 }
 
-/* ---- binary ------------------------------------------------------------------------------------------------------------ */
+/* ---- binary ------------------------------------------------------------------------------------------------------ */
 
 RULE(sw__grad_add)
 {
@@ -86,8 +86,8 @@ RULE(sw__grad_div)
     if (want[1]) dx[1] = sw_neg(sw_mul(quotient, sw__value(g, id)));
 }
 
-/* a mod b = a - b floor(a/b). The floor is (a - y)/b up to rounding: taken from there it agrees with y, which floor(a/b)
- * does not where a/b rounds up to a whole number. */
+/* a mod b = a - b floor(a/b). The floor is (a - y)/b up to rounding: taken from there it agrees with y, which
+ * floor(a/b) does not where a/b rounds up to a whole number. */
 RULE(sw__grad_mod)
 {
     if (want[0]) dx[0] = dy[0];

@@ -2,7 +2,7 @@
  * Called by grad.c's walk. */
 #include "graph/grad.h"
 
-/* ---- movement ---------------------------------------------------------------------------------------------------------- */
+/* ---- movement ---------------------------------------------------------------------------------------------------- */
 
 RULE(sw__grad_reshape)
 {
@@ -12,10 +12,12 @@ RULE(sw__grad_reshape)
 RULE(sw__grad_permute)
 {
     if (!want[0]) return;
-    const sw__node *n = &g->nodes[id];
+    const sw__node *n = &g->nodes[id], *d = sw__node_of(dy[0]);
     int back[SW_MAX_RANK];
     for (int i = 0; i < n->rank; i++) back[n->attr.perm.axes[i]] = i;
-    dx[0] = sw_permute(dy[0], back);
+    /* a gradient that was made for this axis order (see matmul's) is taken as it was before */
+    const bool same = d->op == SW_OP_PERMUTE && memcmp(d->attr.perm.axes, n->attr.perm.axes, n->rank) == 0;
+    dx[0] = same ? sw__arg(g, dy[0].id, 0) : sw_permute(dy[0], back);
 }
 
 RULE(sw__grad_expand)
@@ -81,15 +83,15 @@ RULE(sw__grad_all_reduce)
     if (want[0]) dx[0] = sw__node_add(g, SW_OP_ALL_REDUCE, &dy[0], 1, NULL, NULL);
 }
 
-/* ---- reduce and order --------------------------------------------------------------------------------------------------- */
+/* ---- reduce and order -------------------------------------------------------------------------------------------- */
 
 RULE(sw__grad_reduce_sum)
 {
     if (want[0]) dx[0] = sw__expand_like(dy[0], sw__arg(g, id, 0));
 }
 
-/* max and min: equal elements share equally. If the result is NaN nobody equals it, the count is 0, and 0 * (dy/0) makes
- * the gradient NaN too. */
+/* max and min: equal elements share equally. If the result is NaN nobody equals it, the count is 0, and 0 * (dy/0)
+ * makes the gradient NaN too. */
 RULE(sw__grad_reduce_max)
 {
     if (!want[0]) return;
@@ -168,7 +170,7 @@ RULE(sw__grad_sort)
     dx[0] = sw_scatter_add(sw__const_like(dy[0], 0.0), from, dy[0], axis);
 }
 
-/* ---- index --------------------------------------------------------------------------------------------------------------- */
+/* ---- index ------------------------------------------------------------------------------------------------------- */
 
 RULE(sw__grad_gather)
 {
@@ -211,7 +213,7 @@ RULE(sw__grad_scatter_max)
     if (want[2]) dx[2] = sw_mul(src_hit, sw_gather(share, index, axis));
 }
 
-/* ---- contract ------------------------------------------------------------------------------------------------------------- */
+/* ---- contract ---------------------------------------------------------------------------------------------------- */
 
 /* y = a b: da = dy b^T, db = a^T dy */
 RULE(sw__grad_dot)

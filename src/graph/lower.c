@@ -3,7 +3,7 @@
  * Convolution and pooling: lower_window.c. */
 #include "graph/grad.h"
 
-/* ---- matmul ------------------------------------------------------------------------------------------------------------ */
+/* ---- matmul ------------------------------------------------------------------------------------------------------ */
 
 void sw__lower_matmul(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
 {
@@ -13,7 +13,7 @@ void sw__lower_matmul(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
     out[0] = n->attr.act.act == SW_ACT_RELU ? sw_relu(y) : y;
 }
 
-/* ---- batch norm --------------------------------------------------------------------------------------------------------- */
+/* ---- batch norm -------------------------------------------------------------------------------------------------- */
 
 /* [C] as [1, C, 1, …] of the rank of x, and back. */
 static sw_t to_channels(sw_t v, sw_t x)
@@ -91,7 +91,7 @@ void sw__lower_batch_norm_grad(sw_graph *g, const sw__node *n, const sw_t *in, s
     out[2] = from_channels(s);
 }
 
-/* ---- layer norm --------------------------------------------------------------------------------------------------------- */
+/* ---- layer norm -------------------------------------------------------------------------------------------------- */
 
 /* The last n axes of a tensor of this rank. */
 static uint32_t last_axes(int rank, int n)
@@ -104,7 +104,7 @@ static double last_count(const sw__node *n)
     return (double)sw__dims_product(n->dim + n->rank - n->attr.norm.n_axes, n->attr.norm.n_axes);
 }
 
-/* Mean first, then the squares of what is left: no cancellation, and still one kernel that reads its row three times. */
+/* Mean first, then the squares of what is left: no cancellation, and still one kernel over rows. */
 void sw__lower_layer_norm(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
 {
     const sw_t x = in[0];
@@ -147,10 +147,10 @@ void sw__lower_layer_norm_grad(sw_graph *g, const sw__node *n, const sw_t *in, s
     out[0] = sw_mul(sw_sub(sw_sub(e, e_mean), sw_mul(h, eh_mean)), rstd);
 }
 
-/* ---- softmax and cross-entropy ---------------------------------------------------------------------------------------- */
+/* ---- softmax and cross-entropy ----------------------------------------------------------------------------------- */
 
-/* x less its maximum over an axis: exp cannot overflow. The result of what follows does not depend on the maximum, so no
- * gradient goes through it. A row of -inf gives NaN (-inf - -inf), as does one with +inf. */
+/* x less its maximum over an axis: exp cannot overflow. The result of what follows does not depend on the maximum, so
+ * no gradient goes through it. A row of -inf gives NaN (-inf - -inf), as does one with +inf. */
 static sw_t less_maximum(sw_t x, int axis)
 {
     return sw_sub(x, sw_stop_gradient(sw_reduce_max(x, SW_AXIS(axis), true)));
@@ -172,8 +172,8 @@ void sw__lower_log_softmax(sw_graph *g, const sw__node *n, const sw_t *in, sw_t 
     out[0] = sw_sub(d, sw_log(sw_sum(sw_exp(d), SW_AXIS(axis), true)));
 }
 
-/* With d = x - max and L = log(sum(exp(d))): class c loses L - d[c], probabilities t lose L sum(t) - sum(t d). The index
- * goes through gather, so that a label out of range stops the run. */
+/* With d = x - max and L = log(sum(exp(d))): class c loses L - d[c], probabilities t lose L sum(t) - sum(t d). The
+ * index goes through gather, so that a label out of range stops the run. */
 void sw__lower_cross_entropy(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
 {
     (void)g;
@@ -193,7 +193,7 @@ void sw__lower_cross_entropy(sw_graph *g, const sw__node *n, const sw_t *in, sw_
     out[0] = sw_reshape(loss, 1, n->dim);
 }
 
-/* ---- embedding ------------------------------------------------------------------------------------------------------------ */
+/* ---- embedding --------------------------------------------------------------------------------------------------- */
 
 /* One index a row of [R, D]. */
 static sw_t row_index(sw_t index, int64_t width)

@@ -1,6 +1,6 @@
 /* lower_window.c: convolution and pooling, forward and backward, in terms of primitives.
- * As lower.c. Each is a sum (or maximum) over the positions in the kernel of strided slices of the padded input: as many
- * terms as the kernel has positions, each a plain dot or pointwise op that any device can do. */
+ * As lower.c. Each is a sum (or maximum) over the positions in the kernel of strided slices of the padded input: as
+ * many terms as the kernel has positions, each a plain dot or pointwise op that any device can do. */
 #include "graph/grad.h"
 
 #include <math.h>
@@ -130,7 +130,7 @@ static sw_t zeros_of(sw_graph *g, const sw__node *n)
     return sw_full(g, (sw_dtype)n->dtype, n->rank, n->dim, 0.0);
 }
 
-/* ---- convolution: groups are a batch axis of dot ------------------------------------------------------------------------ */
+/* ---- convolution: groups are a batch axis of dot ----------------------------------------------------------------- */
 
 /* The weight at position p as [1, G, O/G, C/G], repeated over the batch. */
 static sw_t weight_at(const window *c, sw_t w, int64_t p, int64_t groups)
@@ -230,7 +230,7 @@ void sw__lower_conv_gw(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out
     sw__free(parts);
 }
 
-/* ---- maximum pooling ---------------------------------------------------------------------------------------------------- */
+/* ---- maximum pooling --------------------------------------------------------------------------------------------- */
 
 void sw__lower_max_pool(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
 {
@@ -284,7 +284,7 @@ void sw__lower_max_pool_grad(sw_graph *g, const sw__node *n, const sw_t *in, sw_
     out[0] = unpadded(&c, dx);
 }
 
-/* ---- average pooling ---------------------------------------------------------------------------------------------------- */
+/* ---- average pooling --------------------------------------------------------------------------------------------- */
 
 /* How many elements of x (not of the padding) output o of axis i sees. */
 static int64_t real_count(const window *c, int i, int64_t o)
@@ -312,7 +312,7 @@ static sw_t real_counts(sw_graph *g, const window *c, sw_dtype type)
         memcpy(dim + 2, c->out, sizeof c->out);
         result = sw_literal(g, type, 2 + c->nd, dim, data);
     } else {
-        sw__graph_error(g, SW_ERR_MEMORY, "out of memory: divisors of an average pooling of %lld outputs", (long long)n);
+        sw__graph_error(g, SW_ERR_MEMORY, "out of memory: %lld divisors of an average pooling", (long long)n);
     }
     sw__free(counts);
     sw__free(data);

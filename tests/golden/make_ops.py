@@ -1,0 +1,183 @@
+"""Writes tests/data/ops.safetensors: small cases of ops, computed by PyTorch in double precision.
+
+For each case: inputs x0, x1, …; the result y; the gradient dy that is sent back and what arrives at each input of
+floating point, g0, g1, …; then directions v0, v1, … and the gradients h0, h1, … and hdy (with respect to dy) of
+sum_i <g_i, v_i>: the second derivatives. All inputs are numbers of single precision. Read by tests/test_golden_ops.c.
+Run: python3 tests/golden/make_ops.py (needs torch and safetensors)."""
+
+import os
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+torch.manual_seed(20240229)
+D = torch.float64
+out = {}
+
+
+def r(*shape):
+    return torch.randn(shape).to(D)
+
+
+def pos(*shape):
+    return (torch.rand(shape) + 0.5).to(D)
+
+
+def t(*values):
+    return torch.tensor(values).to(D)
+
+
+def idx(values):
+    return torch.tensor(values, dtype=torch.int64)
+
+
+def case(name, fn, *xs, second=True):
+    xs = [x.clone().requires_grad_(x.is_floating_point()) for x in xs]
+    floats = [i for i, x in enumerate(xs) if x.requires_grad]
+    y = fn(*xs)
+    dy = r(*y.shape).requires_grad_(True)
+    g = torch.autograd.grad(y, [xs[i] for i in floats], dy, create_graph=second, allow_unused=True)
+    g = [torch.zeros_like(xs[i]) if v is None else v for i, v in zip(floats, g)]
+    put = lambda key, v: out.__setitem__(f"{name}.{key}", v.detach().contiguous().clone())
+    for i, x in enumerate(xs):
+        put(f"x{i}", x)
+    put("y", y)
+    put("dy", dy)
+    for i, v in zip(floats, g):
+        put(f"g{i}", v)
+    if not second:
+        return
+    vs = [r(*v.shape) for v in g]
+    s = sum((a * b).sum() for a, b in zip(g, vs))
+    wrt = [xs[i] for i in floats] + [dy]
+    h = torch.autograd.grad(s, wrt, allow_unused=True) if s.requires_grad else [None] * len(wrt)
+    h = [torch.zeros_like(w) if v is None else v for w, v in zip(wrt, h)]
+    for i, v in zip(floats, vs):
+        put(f"v{i}", v)
+    for i, v in zip(floats, h):
+        put(f"h{i}", v)
+    put("hdy", h[-1])
+
+
+# convolution
+case("conv1d", lambda x, w, b: F.conv1d(x, w, b, stride=2, padding=1), r(2, 3, 9), r(4, 3, 3), r(4))
+case("conv2d", F.conv2d, r(2, 3, 6, 5), r(4, 3, 3, 2), r(4))
+case("conv2d_asym", lambda x, w: F.conv2d(F.pad(x, (0, 1, 1, 2)), w, stride=(2, 1), dilation=(1, 2)),
+     r(2, 2, 6, 7), r(3, 2, 3, 3))
+case("conv2d_groups", lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=2), r(2, 4, 5, 5), r(6, 2, 3, 3), r(6))
+case("conv2d_depthwise", lambda x, w: F.conv2d(x, w, padding=1, stride=2, groups=4), r(2, 4, 6, 6), r(4, 1, 3, 3))
+case("conv2d_1x1_s2", lambda x, w: F.conv2d(x, w, stride=2), r(2, 3, 5, 6), r(4, 3, 1, 1))
+case("conv3d", lambda x, w, b: F.conv3d(x, w, b, stride=(1, 2, 1), padding=(1, 0, 1)), r(1, 2, 3, 5, 4),
+     r(3, 2, 2, 3, 2), r(3))
+
+# pooling
+case("max_pool_2", lambda x: F.max_pool2d(x, 2), r(2, 3, 6, 5))
+case("max_pool_3s2p1", lambda x: F.max_pool2d(x, 3, 2, 1), r(2, 2, 7, 6))
+case("max_pool_ties", lambda x: F.max_pool2d(x, 3, 1, 1), torch.randint(-2, 2, (2, 2, 6, 6)).to(D))
+case("max_pool_1d", lambda x: F.max_pool1d(x, 3, 2), r(2, 3, 8))
+case("max_pool_3d", lambda x: F.max_pool3d(x, 2, 1), r(1, 2, 3, 4, 3))
+case("max_pool_inf", lambda x: F.max_pool2d(x, 2, 1, 1), torch.full((1, 1, 2, 2), -torch.inf, dtype=D), second=False)
+case("avg_pool_2", lambda x: F.avg_pool2d(x, 2), r(2, 3, 6, 5))
+case("avg_pool_3s2p1", lambda x: F.avg_pool2d(x, 3, 2, 1), r(2, 2, 7, 6))
+case("avg_pool_exclude", lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), r(2, 2, 7, 6))
+case("avg_pool_3d", lambda x: F.avg_pool3d(x, (1, 2, 3), (1, 1, 2)), r(1, 2, 3, 4, 5))
+
+
+# norms
+def batch_norm(x, w, b):
+    return F.batch_norm(x, None, None, w, b, training=True, eps=1e-5)
+
+
+def batch_norm_stats(x, w, b):  # the statistics take part
+    axes = [0, 2, 3]
+    mean, var = x.mean(axes), x.var(axes, unbiased=False)
+    return batch_norm(x, w, b) + (mean * var)[None, :, None, None]
+
+
+case("batch_norm", batch_norm, r(3, 2, 4, 3) * 2 + 5, r(2), r(2))
+case("batch_norm_rows", batch_norm, r(5, 3), r(3), r(3))
+case("batch_norm_stats", batch_norm_stats, r(3, 2, 2, 3), r(2), r(2))
+case("layer_norm", lambda x, w, b: F.layer_norm(x, [5], w, b, 1e-5), r(3, 4, 5) + 3, r(5), r(5))
+case("layer_norm_2", lambda x, w, b: F.layer_norm(x, [4, 5], w, b, 1e-3), r(3, 4, 5), r(4, 5), r(4, 5))
+case("layer_norm_plain", lambda x: F.layer_norm(x, [5], None, None, 1e-5), r(6, 5))
+
+# softmax and losses
+case("softmax", lambda x: F.softmax(x, -1), r(4, 7) * 3)
+case("softmax_axis1", lambda x: F.softmax(x, 1), r(2, 3, 4))
+case("log_softmax", lambda x: F.log_softmax(x, -1), r(4, 7) * 3)
+case("cross_entropy", F.cross_entropy, r(6, 5), idx([0, 4, 2, 2, 1, 3]))
+case("cross_entropy_far", F.cross_entropy, t([800.0, -800.0, 3.0], [1.0, 2.0, 1000.0]), idx([1, 2]))
+case("cross_entropy_probs", lambda x, p: -(p * F.log_softmax(x, -1)).sum(-1).mean(), r(4, 5), pos(4, 5))
+case("cross_entropy_rows", lambda x, y: F.cross_entropy(x.movedim(-1, 1), y, reduction="none"), r(2, 3, 4),
+     idx([[0, 1, 2], [3, 3, 0]]))
+case("mse", F.mse_loss, r(3, 4), r(3, 4))
+
+# embedding, index
+case("embedding", lambda w, i: F.embedding(i, w), r(6, 3), idx([[1, 5, 1], [0, 1, 2]]))
+i = idx([[0, 2, 0], [1, 2, 1], [2, 0, 1], [0, 0, 2]])
+case("gather", lambda x, i: torch.gather(x, 1, i), r(4, 3), i)
+case("scatter_add", lambda x, i, s: x.scatter_add(1, i, s), r(4, 3), i, r(4, 3))
+case("scatter_set", lambda x, i, s: x.scatter(1, i, s), r(3, 5), idx([[0, 2], [1, 4], [2, 3]]), r(3, 2))
+case("scatter_max", lambda x, i, s: x.scatter_reduce(1, i, s, "amax", include_self=True), r(4, 3), i, r(4, 3),
+     second=False)
+case("scatter_max_ties", lambda x, i, s: x.scatter_reduce(1, i, s, "amax", include_self=True),
+     t([1.0, 2.0, 3.0], [0.0, 0.0, 0.0]), idx([[0, 0, 1], [2, 2, 2]]), t([1.0, 0.0, 5.0], [4.0, 4.0, 1.0]),
+     second=False)
+
+# pointwise
+case("pow_square", lambda x: x ** 2, t(-2.0, -0.5, 0.0, 0.5, 3.0))
+case("pow_cube", lambda x: x ** 3, t(-2.0, -0.5, 0.0, 0.5, 3.0))
+case("pow_half", lambda x: x ** 0.5, pos(5))
+case("pow_zero", lambda x: x ** 0, t(-2.0, 0.0, 3.0))
+case("pow", lambda x, y: x ** y, pos(4, 3), r(4, 3))
+case("pow_zero_base", lambda x, y: x ** y, t(0.0, 0.0, 0.0, 2.0), t(0.0, 1.0, 2.0, 0.0), second=False)
+case("pow_exponent", lambda y: 2.5 ** y, r(5))
+case("max_ties", torch.maximum, t(1.0, 2.0, 3.0, 4.0), t(2.0, 2.0, 3.0, 0.0))
+case("min_ties", torch.minimum, t(1.0, 2.0, 3.0, 4.0), t(2.0, 2.0, 3.0, 0.0))
+case("relu", F.relu, t(-1.0, -0.0, 0.0, 1e-30, 2.0))
+case("abs", lambda x: x.abs(), t(-1.0, 0.5, 2.0))
+case("mod", torch.remainder, t(5.5, -5.5, 5.5, -5.5, 1.0), t(2.0, 2.0, -2.0, -2.0, 0.1))
+case("div", lambda a, b: a / b, r(3, 4), pos(4))
+case("atan", torch.atan, r(6))
+case("erf", torch.erf, r(6))
+case("gelu", F.gelu, r(6) * 2)
+case("silu", F.silu, r(6) * 2)
+case("sigmoid", torch.sigmoid, t(-800.0, -2.0, 0.0, 3.0, 800.0))
+case("tanh", torch.tanh, r(6))
+case("sqrt_log", lambda x: torch.log(x) * torch.sqrt(x), pos(6))
+case("sin_cos", lambda x: torch.sin(x) * torch.cos(2 * x), r(6))
+case("where", lambda a, b: torch.where(a < b, a * b, a), r(3, 4), r(4))
+
+# reduce and order
+case("amax_ties", lambda x: torch.amax(x, 1), t([1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [0.0, -1.0, 5.0]), second=False)
+case("amin", lambda x: torch.amin(x, (0, 2)), r(2, 3, 4), second=False)
+case("prod_axis", lambda x: torch.prod(x, 1), r(2, 5, 3))
+case("prod_zeros", lambda x: torch.prod(x, 1), t([1.0, 2.0, 3.0], [0.0, 2.0, 3.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]))
+case("prod_two_axes", lambda x: torch.prod(torch.prod(x, 2), 0), r(3, 2, 4))
+case("mean", lambda x: x.mean((0, 2)), r(2, 3, 4))
+case("cumsum", lambda x: torch.cumsum(x, 1), r(2, 5))
+case("cumsum_reverse", lambda x: torch.flip(torch.cumsum(torch.flip(x, [0]), 0), [0]), r(4, 2))
+case("sort", lambda x: torch.sort(x, dim=1, stable=True)[0], r(3, 6))
+case("sort_descending", lambda x: torch.sort(x, dim=0, descending=True, stable=True)[0],
+     torch.randint(0, 3, (6, 2)).to(D))
+
+# contractions
+case("linear", F.linear, r(2, 3, 5), r(4, 5), r(4))
+case("linear_relu", lambda x, w, b: F.relu(F.linear(x, w, b)), r(3, 5), r(4, 5), r(4))
+case("matmul", torch.matmul, r(3, 4), r(4, 2))
+case("matmul_batch", torch.matmul, r(2, 1, 3, 4), r(5, 4, 2))
+case("matmul_vector", torch.matmul, r(4), r(3, 4, 2))
+case("dot", torch.matmul, r(2, 3, 4), r(2, 4, 5))
+
+# movement
+case("slice_step", lambda x: x[1:6:2, 0:5:3], r(7, 5))
+case("pad_interior", lambda x: F.pad(torch.stack([x, torch.full_like(x, 2.0)], 1).flatten(0, 1)[:-1],
+                                     (1, 0), value=2.0), r(3, 2))
+case("concat", lambda a, b: torch.cat([a, b, a], 1), r(2, 3), r(2, 1))
+case("permute_expand", lambda x: (x.permute(2, 0, 1)[:, :, None] * x.new_ones(1, 1, 3, 1)), r(2, 3, 4))
+
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "ops.safetensors")
+save_file(out, path)
+os.chmod(path, 0o644)
+print(f"{len(out)} tensors, {os.path.getsize(path)} bytes")
