@@ -26,6 +26,7 @@ typedef struct sw_trainer_options {
     sw_schedule schedule;   /* total 0: the steps of the fit */
     int64_t batch;          /* 0: 64 */
     int64_t outputs;        /* for model_name: 0: the data set's classes, or the size of its values */
+    sw_init init;           /* kind 0: each layer's own; else for all parameters of two or more dimensions */
     sw_precision precision;
     uint64_t seed;          /* initial weights, shuffling, dropout */
     bool profile;           /* time every launch of the training step: sw_trainer_profile */

@@ -15,7 +15,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_VAL] = {
         .info = { .name = "val", .group = "data", .type = SW_KEY_STRING, .fallback = "",
-                  .help = "data set for validation, instead of a part of the training data" },
+                  .help = "data set for validation, instead of a part of the training data; test: the data's own test split" },
     },
     [SW_KEY_VAL_SPLIT] = {
         .info = { .name = "val_split", .group = "data", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0, .most = 1,
@@ -24,7 +24,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_TEST] = {
         .info = { .name = "test", .group = "data", .type = SW_KEY_STRING, .fallback = "",
-                  .help = "data set for the test at the end; default: the data's own test split, if it has one" },
+                  .help = "data set for a test of the best epoch at the end; test: the data's own test split" },
     },
     [SW_KEY_NORMALIZE] = {
         .info = { .name = "normalize", .group = "data", .type = SW_KEY_STRING, .fallback = "train",
@@ -93,7 +93,15 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_WEIGHT_DECAY] = {
         .info = { .name = "weight_decay", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.01", .least = 0, .most = 1e6,
-                  .help = "weight decay, not on biases and norms" },
+                  .help = "weight decay" },
+    },
+    [SW_KEY_DECAY_ON] = {
+        .info = { .name = "decay_on", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "matrices", .choices = "matrices|all",
+                  .help = "what weight decay works on: matrices (not biases and norms), or all" },
+    },
+    [SW_KEY_CLIP_GRAD] = {
+        .info = { .name = "clip_grad", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0, .most = 1e9,
+                  .help = "largest L2 norm of all gradients together; 0: off" },
     },
     [SW_KEY_MOMENTUM] = {
         .info = { .name = "momentum", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.9", .least = 0, .most = 1,
@@ -215,7 +223,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
 /* Keys of later versions (they are in the documentation already): named as such rather than as unknown. */
 static const char *const later[] = {
     "image_size", "channels", "target", "normalize_target", "missing", "categorical", "class_weights", "augment",
-    "cache", "shape", "window", "stride", "freeze", "freeze_epochs", "grad_accum", "label_smoothing", "clip_grad",
+    "cache", "shape", "window", "stride", "freeze", "freeze_epochs", "grad_accum", "label_smoothing",
     "tensorboard", "report", "layers", "gpus", "memory",
 };
 

@@ -80,6 +80,13 @@ static sw_status check_classes(const sw_trainer *t, sw_t out)
     return SW_OK;
 }
 
+static void set_init(const sw_trainer *t, sw_graph *g)
+{
+    if (t->o.init.kind == SW_INIT_ZEROS) return;
+    for (uint32_t i = 0; i < g->n_vars; i++)
+        if (g->vars[i].kind == SW_VAR_PARAM && g->vars[i].rank >= 2) g->vars[i].init = t->o.init;
+}
+
 static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
 {
     sw_graph_set_seed(g, t->o.seed);
@@ -89,6 +96,7 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     SW_TRY(sw_graph_status(g));
     if (!sw_valid(out)) return sw__fail(SW_ERR_ARGUMENT, "the model function returned an invalid value");
     SW_TRY(check_classes(t, out));
+    set_init(t, g);
     t->output_size = n ? sw_elements(out) / n : 0;
     if (mode != SW__TRAIN) sw_output(out, "output");
     if (mode == SW__PREDICT) return sw_graph_status(g);
@@ -203,9 +211,12 @@ static int64_t eval_batch(const sw_trainer *t, int64_t count)
     return SW_MIN(SW_MAX(t->o.batch, (int64_t)256), count);
 }
 
-/* mode: what the first program is for. Variables made for evaluation have no optimiser state, so training from them later
- * is refused by sw_compile. */
-static sw_status prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode, int64_t batch)
+static int64_t first_batch(const sw_trainer *t, sw__mode mode, int64_t count)
+{
+    return mode == SW__TRAIN ? SW_MIN(t->o.batch, count) : eval_batch(t, count);
+}
+
+sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
 {
     const sw_dataset_info *about = sw_dataset_about(d);
     if (t->prepared) return check_same_shapes(t, about);
@@ -219,7 +230,7 @@ static sw_status prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode, int6
         t->y_rank = 0;
     }
     sw__batch_program *p = NULL;
-    SW_TRY(sw__trainer_program(t, mode, SW_MIN(batch, about->count), &p));
+    SW_TRY(sw__trainer_program(t, mode, first_batch(t, mode, about->count), &p));
     t->prepared = true;
     return SW_OK;
 }
@@ -227,7 +238,7 @@ static sw_status prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode, int6
 sw_status sw_trainer_prepare(sw_trainer *t, const sw_dataset *d)
 {
     if (!t || !d) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_prepare: trainer or data set is NULL");
-    return prepare(t, d, SW__TRAIN, t->o.batch);
+    return sw__trainer_prepare(t, d, SW__TRAIN);
 }
 
 sw_params *sw_trainer_params(sw_trainer *t)
@@ -344,7 +355,7 @@ sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *ou
 {
     if (!t || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_evaluate: trainer, data set or out is NULL");
     const sw_dataset_info *about = sw_dataset_about(d);
-    SW_TRY(prepare(t, d, SW__EVAL, eval_batch(t, about->count)));
+    SW_TRY(sw__trainer_prepare(t, d, SW__EVAL));
     if (about->target == SW_TARGET_NONE) return sw__fail(SW_ERR_DATA, "%s: no labels to evaluate against", about->name);
     if (t->target != SW_TARGET_CLASS) confusion = NULL;
     const int64_t batch = eval_batch(t, about->count);
@@ -381,7 +392,7 @@ static sw_status predict_batch(sw_trainer *t, const sw_dataset *d, const int64_t
 sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, float *out)
 {
     if (!t || !d || (!out && n > 0)) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_predict: trainer, data set or out is NULL");
-    SW_TRY(prepare(t, d, SW__PREDICT, eval_batch(t, SW_MAX(n, (int64_t)1))));
+    SW_TRY(sw__trainer_prepare(t, d, SW__PREDICT));
     if (n <= 0) return SW_OK;
     const int64_t batch = eval_batch(t, n);
     const size_t bytes = (size_t)(batch * product(t->x_shape, t->x_rank)) * sw_dtype_size(t->x_dtype);

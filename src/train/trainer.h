@@ -64,6 +64,9 @@ typedef struct sw__fit_state {
 } sw__fit_state;
 
 /* ---- trainer.c ---- */
+/* mode: what the first program is for. Variables made for evaluation have no optimiser state: sw_compile refuses to train
+ * from them later. */
+sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode);
 sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program **out);
 /* Builds the model's graph for n samples; outputs "loss", "correct", "output" as the mode has them. */
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);

@@ -1,0 +1,204 @@
+/* infer.c: evaluating and predicting with the model of a run or a model file; nothing else is needed than that file.
+ * The library side of `swoop eval` and `swoop predict`. */
+#include "train/run.h"
+#include "train/trainer.h"
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+typedef struct infer {
+    char file[SW__PATH], config[SW__PATH]; /* the model file; the run's config.yaml or "" */
+    sw__model_about about;
+    sw_dataset *data;
+    sw_device *device;
+    sw_trainer *trainer;
+} infer;
+
+/* A run folder stands for its best model, or its last if no epoch was finished. */
+static sw_status find_file(infer *s, const char *path)
+{
+    struct stat about;
+    if (!path || !*path) return sw__fail(SW_ERR_ARGUMENT, "no run folder or model file given");
+    if (stat(path, &about) != 0) return sw__fail(SW_ERR_IO, "%s: there is no such run folder or model file", path);
+    if (!S_ISDIR(about.st_mode)) {
+        snprintf(s->file, sizeof s->file, "%s", path);
+        return SW_OK;
+    }
+    snprintf(s->config, sizeof s->config, "%.1000s/config.yaml", path);
+    snprintf(s->file, sizeof s->file, "%.1000s/best.safetensors", path);
+    if (stat(s->file, &about) != 0) snprintf(s->file, sizeof s->file, "%.1000s/last.safetensors", path);
+    if (stat(s->file, &about) != 0)
+        return sw__fail(SW_ERR_IO, "%s: it holds no best.safetensors or last.safetensors: no epoch of this run was finished",
+                        path);
+    return SW_OK;
+}
+
+/* The data of the run itself: its test split if there is one, else what was held out for validation. */
+static sw_status open_own_data(infer *s, const char *split)
+{
+    if (!*s->config)
+        return sw__fail(SW_ERR_ARGUMENT, "%s: a model file does not say on which data: give --data", s->file);
+    sw_config *c = NULL;
+    sw_dataset *train = NULL, *val = NULL, *test = NULL;
+    SW_TRY(sw_config_new(&c));
+    sw_status st = sw_config_load(c, s->config);
+    if (st == SW_OK) st = sw__run_open_data(c, false, &train, &val, &test);
+    if (st == SW_OK && !test && (!split || strcmp(split, "test") == 0)) {
+        const sw_dataset_options o = {.split = "test", .format = sw_config_text(c, SW_KEY_FORMAT),
+                                      .num_classes = s->about.classes};
+        const sw_status opened = sw_dataset_open(sw_config_text(c, SW_KEY_DATA), &o, &test);
+        if (opened != SW_OK && split) st = opened;
+        if (opened != SW_OK && !split) split = val ? "val" : "train";
+    }
+    sw_dataset **wanted = !split || strcmp(split, "test") == 0 ? &test : strcmp(split, "val") == 0 ? &val : &train;
+    if (st == SW_OK && split && strcmp(split, "val") != 0 && strcmp(split, "test") != 0 && strcmp(split, "train") != 0)
+        st = sw__fail(SW_ERR_ARGUMENT, "split '%s': choose from train, val, test", split);
+    if (st == SW_OK && !*wanted) st = sw__fail(SW_ERR_ARGUMENT, "%s: the run had no %s data", s->config, split);
+    if (st == SW_OK) {
+        s->data = *wanted;
+        *wanted = NULL;
+    }
+    sw_dataset_close(train);
+    sw_dataset_close(val);
+    sw_dataset_close(test);
+    sw_config_free(c);
+    return st;
+}
+
+static sw_status open_data(infer *s, const char *data, const char *split, bool labels)
+{
+    if (!data) return open_own_data(s, split);
+    sw_dataset_options o = {.split = split ? split : "test", .tokens = s->about.tokens,
+                            .num_classes = labels ? s->about.classes : 0,
+                            .target = labels ? SW_TARGET_AUTO : SW_TARGET_NONE, .shape_rank = s->about.x_rank};
+    memcpy(o.shape, s->about.x_shape, sizeof o.shape);
+    return sw_dataset_open(data, &o, &s->data);
+}
+
+static sw_status open_all(infer *s, const char *path, const char *data, const char *split, const char *device, int threads,
+                          bool labels)
+{
+    SW_TRY(find_file(s, path));
+    SW_TRY(sw__about_read(s->file, &s->about));
+    SW_TRY(open_data(s, data, split, labels));
+    SW_TRY(sw__about_apply(&s->about, s->data));
+    SW_TRY(sw_device_open(device, &(sw_device_options){.threads = threads}, &s->device));
+    const sw_trainer_options o = {.model_name = s->about.model, .outputs = s->about.outputs, .batch = 64};
+    return sw_trainer_new(s->device, &o, &s->trainer);
+}
+
+static void close_all(infer *s)
+{
+    sw_trainer_free(s->trainer);
+    sw_device_close(s->device);
+    sw_dataset_close(s->data);
+    sw__about_free(&s->about);
+}
+
+/* ---- eval ------------------------------------------------------------------------------------------------------------------ */
+
+void sw_eval_result_free(sw_eval_result *r)
+{
+    if (!r) return;
+    for (int64_t i = 0; r->class_names && i < r->classes; i++) sw__free(r->class_names[i]);
+    sw__free(r->class_names);
+    sw__free(r->confusion);
+    *r = (sw_eval_result){0};
+}
+
+static sw_status prepare_result(const infer *s, sw_eval_result *out)
+{
+    snprintf(out->model, sizeof out->model, "%s", s->about.model);
+    snprintf(out->file, sizeof out->file, "%.1020s", s->file);
+    if (sw_dataset_about(s->data)->target != SW_TARGET_CLASS) return SW_OK;
+    const int64_t n = s->about.outputs;
+    out->confusion = sw__calloc((size_t)(n * n), sizeof *out->confusion);
+    out->class_names = sw__calloc((size_t)n, sizeof *out->class_names);
+    if (!out->confusion || !out->class_names) return sw__no_memory((size_t)(n * n) * 8, "a confusion matrix");
+    out->classes = n;
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = s->about.class_names && i < s->about.classes ? s->about.class_names[i] : NULL;
+        if (!name && i < sw_dataset_about(s->data)->classes) name = sw_dataset_class_name(s->data, i);
+        if (name && !(out->class_names[i] = sw__strdup(name))) return sw__no_memory(strlen(name), "a class name");
+    }
+    return SW_OK;
+}
+
+sw_status sw_run_eval(const char *path, const char *data, const char *split, const char *device, int threads,
+                      sw_eval_result *out)
+{
+    if (!out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_eval: out is NULL");
+    infer s = {0};
+    sw_eval_result r = {0};
+    sw_status st = open_all(&s, path, data, split, device, threads, true);
+    if (st == SW_OK) st = sw__trainer_prepare(s.trainer, s.data, SW__EVAL);
+    if (st == SW_OK) st = sw_trainer_load(s.trainer, s.file, NULL);
+    if (st == SW_OK) st = prepare_result(&s, &r);
+    if (st == SW_OK) st = sw_trainer_evaluate(s.trainer, s.data, &r.metrics, r.confusion);
+    close_all(&s);
+    if (st != SW_OK) {
+        sw_eval_result_free(&r);
+        return st;
+    }
+    *out = r;
+    return SW_OK;
+}
+
+/* ---- predict ---------------------------------------------------------------------------------------------------------------- */
+
+/* In place: values -> softmax; returns the place of the greatest. */
+static int64_t to_probabilities(float *v, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (v[i] > v[best]) best = i;
+    const double most = (double)v[best];
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += exp((double)v[i] - most);
+    for (int64_t i = 0; i < n; i++) v[i] = (float)(exp((double)v[i] - most) / sum);
+    return best;
+}
+
+static sw_status hand_over(const infer *s, float *outputs, int64_t first, int64_t n, sw_prediction_fn each, void *context)
+{
+    const int64_t size = sw_trainer_output_size(s->trainer);
+    const bool classes = s->about.target == SW_TARGET_CLASS;
+    for (int64_t i = 0; i < n; i++) {
+        sw_prediction p = {.index = first + i, .n = size, .outputs = outputs + i * size, .label = -1};
+        if (classes) p.label = to_probabilities(outputs + i * size, size);
+        if (classes && s->about.class_names && p.label < s->about.classes) p.class_name = s->about.class_names[p.label];
+        SW_TRY(each(context, &p));
+    }
+    return SW_OK;
+}
+
+static sw_status predict_all(infer *s, sw_prediction_fn each, void *context)
+{
+    const int64_t count = sw_dataset_about(s->data)->count, batch = SW_MIN((int64_t)256, count);
+    const size_t bytes = (size_t)(batch * sw_trainer_output_size(s->trainer)) * sizeof(float);
+    float *outputs = sw__malloc(bytes);
+    int64_t *indices = sw__malloc((size_t)batch * sizeof *indices);
+    sw_status st = outputs && indices ? SW_OK : sw__no_memory(bytes, "outputs");
+    for (int64_t i = 0; i < count && st == SW_OK; i += batch) {
+        const int64_t n = SW_MIN(batch, count - i);
+        for (int64_t k = 0; k < n; k++) indices[k] = i + k;
+        st = sw_trainer_predict(s->trainer, s->data, indices, n, outputs);
+        if (st == SW_OK) st = hand_over(s, outputs, i, n, each, context);
+    }
+    sw__free(outputs);
+    sw__free(indices);
+    return st;
+}
+
+sw_status sw_run_predict(const char *path, const char *data, const char *split, const char *device, int threads,
+                         sw_prediction_fn each, void *context)
+{
+    if (!each) return sw__fail(SW_ERR_ARGUMENT, "sw_run_predict: each is NULL");
+    infer s = {0};
+    sw_status st = open_all(&s, path, data, split, device, threads, data == NULL);
+    if (st == SW_OK) st = sw__trainer_prepare(s.trainer, s.data, SW__PREDICT);
+    if (st == SW_OK) st = sw_trainer_load(s.trainer, s.file, NULL);
+    if (st == SW_OK) st = predict_all(&s, each, context);
+    close_all(&s);
+    return st;
+}

@@ -1,0 +1,483 @@
+/* run.c: a whole training run by configuration: open everything, check everything, make the run folder, train.
+ * The library side of `swoop train`; files of the run are written by run_files.c. */
+#include "train/run.h"
+#include "train/run_files.h"
+#include "train/trainer.h"
+#include <math.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct run {
+    sw_config *c;
+    const sw_run_callbacks *cb;
+    sw_dataset *train, *val, *test;
+    sw_device *device;
+    sw_trainer *trainer;
+    sw__run_files files;
+    sw__model_about about;
+    sw__text info;
+    char resume[SW__PATH]; /* folder, or "" */
+    int64_t total_steps;
+} run;
+
+static void note(const run *r, const char *label, const char *fmt, ...) SW_PRINTF(3, 4);
+static void note(const run *r, const char *label, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    sw__run_files_log(&r->files, "%-7s %s", label, text);
+    if (r->cb->note) r->cb->note(r->cb->context, label, text);
+}
+
+/* ---- resuming: the old configuration, with the changes that are allowed ---------------------------------------------------- */
+
+static sw_status find_resumed(run *r)
+{
+    const char *name = sw_config_text(r->c, SW_KEY_RESUME);
+    if (!*name) return SW_OK;
+    if (strcmp(name, "last") == 0)
+        snprintf(r->resume, sizeof r->resume, "%s/last", sw_config_text(r->c, SW_KEY_PROJECT));
+    else
+        snprintf(r->resume, sizeof r->resume, "%s", name);
+    struct stat s;
+    if (stat(r->resume, &s) != 0 || !S_ISDIR(s.st_mode))
+        return sw__fail(SW_ERR_ARGUMENT, "resume: there is no run folder '%s'", r->resume);
+    return SW_OK;
+}
+
+static sw_status take_key(run *r, const sw_config *old, sw_key k)
+{
+    const sw_key_info *info = sw_config_about(k);
+    if (k == SW_KEY_RESUME || k == SW_KEY_DRY_RUN || k == SW_KEY_EXIST_OK || k == SW_KEY_PROJECT || k == SW_KEY_NAME)
+        return SW_OK;
+    const char *was = sw_config_text(old, k), *now = sw_config_text(r->c, k);
+    if (sw_config_origin(r->c, k) == SW_FROM_DEFAULT) return strcmp(was, now) == 0 ? SW_OK : sw_config_choose(r->c, k, was);
+    if (strcmp(was, now) == 0) return SW_OK;
+    if (!info->may_change)
+        return sw__fail(SW_ERR_ARGUMENT, "resume: %s was %s and cannot become %s; what may change: epochs, steps, time, "
+                        "patience, device, threads, workers, batch_size", info->name, was, now);
+    note(r, "change", "%s %s (was %s)", info->name, now, was);
+    return SW_OK;
+}
+
+static sw_status merge_resumed(run *r)
+{
+    char path[SW__PATH + 16];
+    snprintf(path, sizeof path, "%s/config.yaml", r->resume);
+    sw_config *old = NULL;
+    SW_TRY(sw_config_new(&old));
+    sw_status st = sw_config_load(old, path);
+    for (int k = 0; k < SW_KEY_COUNT && st == SW_OK; k++) st = take_key(r, old, (sw_key)k);
+    sw_config_free(old);
+    return st;
+}
+
+/* ---- data -------------------------------------------------------------------------------------------------------------------- */
+
+static sw_status open_split(const sw_config *c, const char *data, const char *split, bool background, sw_dataset **out)
+{
+    const sw_dataset_options o = {
+        .split = split,
+        .format = sw_config_text(c, SW_KEY_FORMAT),
+        .num_classes = sw_config_is_auto(c, SW_KEY_NUM_CLASSES) ? 0 : sw_config_int(c, SW_KEY_NUM_CLASSES),
+        .background = background,
+    };
+    return sw_dataset_open(data, &o, out);
+}
+
+/* val, test: "test" is the data's own test split; a name or path is a set of its own; else a part of the training data. */
+sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **train, sw_dataset **val, sw_dataset **test)
+{
+    const char *data = sw_config_text(c, SW_KEY_DATA), *given = sw_config_text(c, SW_KEY_VAL);
+    const double split = sw_config_number(c, SW_KEY_VAL_SPLIT);
+    if (!*data) return sw__fail(SW_ERR_ARGUMENT, "no data: say --data, for instance --data fashion-mnist or --data digits");
+    *train = *val = *test = NULL;
+    sw_dataset *whole = NULL;
+    SW_TRY(open_split(c, data, "train", background, &whole));
+    sw_status st = SW_OK;
+    if (strcmp(given, "test") == 0)
+        st = open_split(c, data, "test", background, val);
+    else if (*given)
+        st = open_split(c, given, "test", background, val);
+    else if (split > 0)
+        st = sw_dataset_split(whole, split, (uint64_t)sw_config_int(c, SW_KEY_SEED), train, val);
+    if (st == SW_OK && *train)
+        sw_dataset_close(whole);
+    else
+        *train = whole;
+    const char *other = sw_config_text(c, SW_KEY_TEST);
+    if (st == SW_OK && *other) st = open_split(c, strcmp(other, "test") == 0 ? data : other, "test", background, test);
+    return st;
+}
+
+static sw_status parse_normalize(const char *text, sw_normalization *n, bool *given)
+{
+    float mean, std;
+    char rest;
+    *given = sscanf(text, "%f:%f%c", &mean, &std, &rest) == 2;
+    if (!*given)
+        return sw__fail(SW_ERR_ARGUMENT, "normalize: '%s' is neither train, none, nor MEAN:STD such as 0.5:0.25", text);
+    if (!isfinite(mean) || !(std > 0) || !isfinite(std))
+        return sw__fail(SW_ERR_ARGUMENT, "normalize: '%s' needs a finite mean and a positive deviation", text);
+    *n->mean = mean;
+    *n->std = std;
+    return SW_OK;
+}
+
+static sw_status apply_normalization(run *r, const sw_normalization *n)
+{
+    SW_TRY(sw_dataset_normalize(r->train, n));
+    if (r->val) SW_TRY(sw_dataset_normalize(r->val, n));
+    return r->test ? sw_dataset_normalize(r->test, n) : SW_OK;
+}
+
+static sw_status normalize(run *r)
+{
+    const char *how = sw_config_text(r->c, SW_KEY_NORMALIZE);
+    if (strcmp(how, "none") == 0 || sw_dataset_about(r->train)->x_dtype != SW_F32) return SW_OK;
+    if (strcmp(how, "train") == 0) {
+        sw_normalization n = {0};
+        SW_TRY(sw_dataset_measure(r->train, &n));
+        const sw_status st = apply_normalization(r, &n);
+        sw_normalization_free(&n);
+        return st;
+    }
+    float mean = 0, std = 1;
+    bool given = false;
+    sw_normalization n = {.channels = 1, .mean = &mean, .std = &std};
+    SW_TRY(parse_normalize(how, &n, &given));
+    return apply_normalization(r, &n);
+}
+
+static void shape_text(const sw_dataset_info *d, char *buf, size_t size)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < d->x_rank && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? "x" : "", (long long)d->x_shape[i]);
+}
+
+static void note_data(const run *r)
+{
+    const sw_dataset_info *d = sw_dataset_about(r->train);
+    const sw_normalization *n = sw_dataset_normalization(r->train);
+    char shape[96], held[160] = "", norm[96] = "";
+    shape_text(d, shape, sizeof shape);
+    const char *given = sw_config_text(r->c, SW_KEY_VAL);
+    if (r->val && *given)
+        snprintf(held, sizeof held, ", %lld val (%.80s)", (long long)sw_dataset_about(r->val)->count, given);
+    else if (r->val)
+        snprintf(held, sizeof held, ", %lld val (%g %%, stratified, seed %lld)", (long long)sw_dataset_about(r->val)->count,
+                 100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT), (long long)sw_config_int(r->c, SW_KEY_SEED));
+    if (n && n->channels == 1)
+        snprintf(norm, sizeof norm, ", mean %.3f std %.3f", (double)n->mean[0], (double)n->std[0]);
+    else if (n)
+        snprintf(norm, sizeof norm, ", normalised per channel");
+    char kind[64] = ", values";
+    if (d->target == SW_TARGET_CLASS) snprintf(kind, sizeof kind, ", %lld classes", (long long)d->classes);
+    note(r, "data", "%s (%s): %lld train%s%s, %s%s", d->name, d->format, (long long)d->count, held, kind, shape, norm);
+}
+
+/* ---- model and trainer ---------------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    sw_init init;
+} schemes[] = {
+    {"default", {.kind = SW_INIT_ZEROS}},
+    {"xavier_uniform", {.kind = SW_INIT_XAVIER_UNIFORM}},
+    {"xavier_normal", {.kind = SW_INIT_XAVIER_NORMAL}},
+    {"he_uniform", {.kind = SW_INIT_HE_UNIFORM}},
+    {"he_normal", {.kind = SW_INIT_HE_NORMAL}},
+    {"uniform", {.kind = SW_INIT_UNIFORM, .a = -0.05, .b = 0.05}},
+    {"normal", {.kind = SW_INIT_NORMAL, .a = 0, .b = 0.02}},
+    {"constant", {.kind = SW_INIT_CONSTANT, .a = 0}},
+};
+
+/* The scheme of that name; false: it must be a file. */
+static bool find_scheme(const char *name, sw_init *init)
+{
+    for (size_t i = 0; i < SW_COUNT(schemes); i++)
+        if (strcmp(schemes[i].name, name) == 0) {
+            *init = schemes[i].init;
+            return true;
+        }
+    return false;
+}
+
+/* A zero that the user gave is meant. */
+static double exactly(double v)
+{
+    return v == 0 ? SW_ZERO : v;
+}
+
+static sw_optimizer optimizer_of(const sw_config *c)
+{
+    static const struct { const char *name; sw_optimizer_kind kind; } kinds[] = {
+        {"sgd", SW_SGD}, {"adam", SW_ADAM}, {"adamw", SW_ADAMW}};
+    sw_optimizer o = {0};
+    for (size_t i = 0; i < SW_COUNT(kinds); i++)
+        if (strcmp(kinds[i].name, sw_config_text(c, SW_KEY_OPTIMIZER)) == 0) o.kind = kinds[i].kind;
+    if (!sw_config_is_auto(c, SW_KEY_LR)) o.lr = exactly(sw_config_number(c, SW_KEY_LR));
+    o.momentum = o.kind == SW_SGD ? exactly(sw_config_number(c, SW_KEY_MOMENTUM)) : 0;
+    o.nesterov = o.kind == SW_SGD && sw_config_bool(c, SW_KEY_NESTEROV);
+    for (int i = 0; i < 2; i++) o.betas[i] = exactly(sw_config_pair(c, SW_KEY_BETAS, i));
+    o.eps = sw_config_number(c, SW_KEY_EPS);
+    o.weight_decay = exactly(sw_config_number(c, SW_KEY_WEIGHT_DECAY));
+    o.decay_matrices = strcmp(sw_config_text(c, SW_KEY_DECAY_ON), "matrices") == 0;
+    o.clip_norm = sw_config_number(c, SW_KEY_CLIP_GRAD);
+    return sw_optimizer_resolved(&o);
+}
+
+static int64_t epoch_steps(const run *r)
+{
+    const int64_t n = sw_dataset_about(r->train)->count, batch = sw_config_int(r->c, SW_KEY_BATCH_SIZE);
+    return sw_config_bool(r->c, SW_KEY_DROP_LAST) ? n / batch : (n + batch - 1) / batch;
+}
+
+static sw_schedule schedule_of(const run *r)
+{
+    static const struct { const char *name; sw_schedule_kind kind; } kinds[] = {
+        {"constant", SW_SCHEDULE_CONSTANT}, {"step", SW_SCHEDULE_STEP}, {"cosine", SW_SCHEDULE_COSINE},
+        {"linear", SW_SCHEDULE_LINEAR}};
+    sw_schedule s = {0};
+    for (size_t i = 0; i < SW_COUNT(kinds); i++)
+        if (strcmp(kinds[i].name, sw_config_text(r->c, SW_KEY_SCHEDULE)) == 0) s.kind = kinds[i].kind;
+    s.total = r->total_steps;
+    s.warmup = (int64_t)llround(sw_config_number(r->c, SW_KEY_WARMUP) * (double)s.total);
+    s.min_lr = sw_config_number(r->c, SW_KEY_MIN_LR);
+    s.step_size = sw_config_int(r->c, SW_KEY_STEP_SIZE) * epoch_steps(r);
+    s.gamma = sw_config_number(r->c, SW_KEY_GAMMA);
+    return s;
+}
+
+static void set_total_steps(run *r)
+{
+    const int64_t steps = sw_config_int(r->c, SW_KEY_STEPS);
+    r->total_steps = sw_config_int(r->c, SW_KEY_EPOCHS) * epoch_steps(r);
+    if (steps > 0) r->total_steps = SW_MIN(steps, r->total_steps);
+}
+
+static sw_loss_fn loss_of(const sw_config *c)
+{
+    const char *name = sw_config_text(c, SW_KEY_LOSS);
+    return strcmp(name, "cross_entropy") == 0 ? sw_cross_entropy : strcmp(name, "mse") == 0 ? sw_mse : NULL;
+}
+
+static sw_status choose(run *r, sw_key k, const char *fmt, double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, fmt, value);
+    return sw_config_is_auto(r->c, k) ? sw_config_choose(r->c, k, text) : SW_OK;
+}
+
+/* Starting weights from a file: of a golden or benchmark file ("init.…"), or a model's own. */
+static sw_status load_weights(run *r)
+{
+    const char *init = sw_config_text(r->c, SW_KEY_INIT), *weights = sw_config_text(r->c, SW_KEY_WEIGHTS);
+    sw_init scheme;
+    if (*weights) {
+        char path[SW__PATH + 32];
+        struct stat s;
+        const bool folder = stat(weights, &s) == 0 && S_ISDIR(s.st_mode);
+        snprintf(path, sizeof path, "%.1150s%s", weights, folder ? "/best.safetensors" : "");
+        SW_TRY(sw_trainer_load(r->trainer, path, NULL));
+    }
+    if (find_scheme(init, &scheme)) return SW_OK;
+    sw_safetensors *f = NULL;
+    SW_TRY(sw_safetensors_open(init, &f));
+    bool prefixed = false;
+    for (size_t i = 0; i < sw_safetensors_count(f); i++)
+        if (strncmp(sw_safetensors_at(f, i)->name, "init.", 5) == 0) prefixed = true;
+    sw_safetensors_close(f);
+    return sw_trainer_load(r->trainer, init, prefixed ? "init." : NULL);
+}
+
+static sw_status make_trainer(run *r)
+{
+    const sw_dataset_info *d = sw_dataset_about(r->train);
+    const char *model = sw_config_text(r->c, SW_KEY_MODEL);
+    if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
+    const sw_optimizer optimizer = optimizer_of(r->c);
+    sw_trainer_options o = {
+        .model_name = model,
+        .loss = loss_of(r->c),
+        .optimizer = optimizer,
+        .schedule = schedule_of(r),
+        .batch = sw_config_int(r->c, SW_KEY_BATCH_SIZE),
+        .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
+        .seed = (uint64_t)sw_config_int(r->c, SW_KEY_SEED),
+        .profile = sw_config_int(r->c, SW_KEY_PROFILE) > 0,
+    };
+    find_scheme(sw_config_text(r->c, SW_KEY_INIT), &o.init);
+    SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
+    char shape[96];
+    shape_text(d, shape, sizeof shape);
+    const sw_status st = sw_trainer_prepare(r->trainer, r->train);
+    if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", model, shape);
+    SW_TRY(load_weights(r));
+    return choose(r, SW_KEY_LR, "%.17g", optimizer.lr);
+}
+
+static int64_t count_parameters(sw_params *p)
+{
+    int64_t n = 0;
+    for (int i = 0; i < sw_params_count(p); i++) {
+        sw_var_info v;
+        if (sw_params_info(p, i, &v) == SW_OK && v.kind == SW_VAR_PARAM) n += v.elements;
+    }
+    return n;
+}
+
+static void note_training(const run *r)
+{
+    const sw_config *c = r->c;
+    const sw_device_properties *d = sw_device_info(r->device);
+    const sw_plan *plan = sw_trainer_plan(r->trainer);
+    note(r, "model", "%s, %lld parameters", sw_config_text(c, SW_KEY_MODEL),
+         (long long)count_parameters(sw_trainer_params(r->trainer)));
+    note(r, "train", "%s lr %g weight_decay %g, %s, warmup %g %%, batch %lld, %lld steps an epoch, %lld in all, f32, seed %lld",
+         sw_config_text(c, SW_KEY_OPTIMIZER), sw_config_number(c, SW_KEY_LR), sw_config_number(c, SW_KEY_WEIGHT_DECAY),
+         sw_config_text(c, SW_KEY_SCHEDULE), 100 * sw_config_number(c, SW_KEY_WARMUP),
+         (long long)sw_config_int(c, SW_KEY_BATCH_SIZE), (long long)epoch_steps(r), (long long)r->total_steps,
+         (long long)sw_config_int(c, SW_KEY_SEED));
+    note(r, "device", "%s %s, %s; %.1f MiB planned of %.1f GiB free", d->id, d->name, d->compute,
+         (double)plan->total / 1048576, (double)d->memory_free / 1073741824);
+}
+
+/* ---- training --------------------------------------------------------------------------------------------------------------------- */
+
+static sw_status on_event(void *context, const sw_event *e)
+{
+    run *r = context;
+    if (r->cb->stop && *r->cb->stop) sw_trainer_stop(r->trainer);
+    SW_TRY(sw__run_files_event(&r->files, e));
+    return r->cb->event ? r->cb->event(r->cb->context, e) : SW_OK;
+}
+
+static sw_status fit(run *r, sw_fit_result *result)
+{
+    const sw_config *c = r->c;
+    const sw_text_pair metadata[] = {{SW__INFO_KEY, r->info.s}, {"swoop.version", sw_version()}};
+    const sw_fit_options o = {
+        .epochs = sw_config_int(c, SW_KEY_EPOCHS),
+        .steps = sw_config_int(c, SW_KEY_STEPS),
+        .time = sw_config_number(c, SW_KEY_TIME),
+        .valid = r->val,
+        .val_every = sw_config_int(c, SW_KEY_VAL_EVERY),
+        .monitor = sw_config_text(c, SW_KEY_MONITOR),
+        .patience = sw_config_int(c, SW_KEY_PATIENCE),
+        .checkpoint = r->files.folder,
+        .resume = *r->resume ? r->resume : NULL,
+        .save_every = sw_config_int(c, SW_KEY_SAVE_EVERY),
+        .keep_order = !sw_config_bool(c, SW_KEY_SHUFFLE),
+        .drop_last = sw_config_bool(c, SW_KEY_DROP_LAST),
+        .workers = (int)sw_config_int(c, SW_KEY_WORKERS),
+        .continue_on_nan = strcmp(sw_config_text(c, SW_KEY_ON_NAN), "continue") == 0,
+        .event = on_event,
+        .context = r,
+        .metadata = metadata,
+        .n_metadata = SW_COUNT(metadata),
+    };
+    return sw_trainer_fit(r->trainer, r->train, &o, result);
+}
+
+/* The test at the end is the best epoch's, as the file that is kept. */
+static sw_status run_test(run *r, sw_run_result *out)
+{
+    char path[SW__PATH + 32];
+    if (!r->test) return SW_OK;
+    snprintf(path, sizeof path, "%s/best.safetensors", r->files.folder);
+    if (out->fit.best_epoch > 0) SW_TRY(sw_trainer_load(r->trainer, path, NULL));
+    SW_TRY(sw_trainer_evaluate(r->trainer, r->test, &out->test, NULL));
+    out->has_test = true;
+    return SW_OK;
+}
+
+static sw_status open_all(run *r)
+{
+    const sw_config *c = r->c;
+    SW_TRY(sw__run_open_data(c, true, &r->train, &r->val, &r->test));
+    const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
+                                                                                     : (int)sw_config_int(c, SW_KEY_THREADS)};
+    SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
+    if (sw_config_is_auto(c, SW_KEY_DEVICE)) SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
+    SW_TRY(choose(r, SW_KEY_THREADS, "%.0f", SW_MAX(sw_device_info(r->device)->compute_units, 1)));
+    SW_TRY(choose(r, SW_KEY_WORKERS, "%.0f", 1));
+    set_total_steps(r);
+    if (r->total_steps == 0)
+        return sw__fail(SW_ERR_DATA, "%s: %lld samples do not fill one batch of %lld, and drop_last leaves it out",
+                        sw_dataset_about(r->train)->name, (long long)sw_dataset_about(r->train)->count,
+                        (long long)sw_config_int(c, SW_KEY_BATCH_SIZE));
+    SW_TRY(make_trainer(r));
+    SW_TRY(sw_dataset_ready(r->train));
+    SW_TRY(normalize(r));
+    return sw_dataset_about(r->train)->target == SW_TARGET_CLASS
+               ? choose(r, SW_KEY_NUM_CLASSES, "%.0f", (double)sw_dataset_about(r->train)->classes)
+               : SW_OK;
+}
+
+static sw_status describe_model(run *r)
+{
+    SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL), sw_trainer_output_size(r->trainer), &r->about));
+    return sw__about_write(&r->about, &r->info);
+}
+
+static sw_status write_profile(run *r)
+{
+    if (sw_config_int(r->c, SW_KEY_PROFILE) == 0) return SW_OK;
+    char *table = NULL, *trace = NULL;
+    sw_status st = sw_trainer_profile(r->trainer, SW_PROFILE_TABLE, &table);
+    if (st == SW_OK) st = sw_trainer_profile(r->trainer, SW_PROFILE_TRACE, &trace);
+    if (st == SW_OK) st = sw__run_files_write(&r->files, "profile.txt", table);
+    if (st == SW_OK) st = sw__run_files_write(&r->files, "trace.json", trace);
+    sw_string_free(table);
+    sw_string_free(trace);
+    return st;
+}
+
+static sw_status go(run *r, sw_run_result *out)
+{
+    SW_TRY(find_resumed(r));
+    if (*r->resume) SW_TRY(merge_resumed(r));
+    SW_TRY(open_all(r));
+    note_data(r);
+    note_training(r);
+    if (sw_config_bool(r->c, SW_KEY_DRY_RUN)) return SW_OK;
+    SW_TRY(describe_model(r));
+    SW_TRY(sw__run_files_open(&r->files, r->c, r->resume));
+    snprintf(out->folder, sizeof out->folder, "%.1000s", r->files.folder);
+    SW_TRY(sw__run_files_describe(&r->files, r->c, r->device, sw_trainer_plan(r->trainer)));
+    note(r, "run", "%s", r->files.folder);
+    const sw_status st = fit(r, &out->fit);
+    if (st != SW_OK) {
+        char why[1024];
+        snprintf(why, sizeof why, "%s", sw_error());
+        sw__run_files_log(&r->files, "error   %s", why);
+        return sw__fail(st, "%s", why);
+    }
+    SW_TRY(write_profile(r));
+    return run_test(r, out);
+}
+
+sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *out)
+{
+    static const sw_run_callbacks silent;
+    if (!c || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_train: configuration or out is NULL");
+    *out = (sw_run_result){0};
+    run r = {.c = c, .cb = cb ? cb : &silent};
+    const sw_status st = go(&r, out);
+    sw__run_files_close(&r.files);
+    sw_trainer_free(r.trainer);
+    sw_device_close(r.device);
+    sw_dataset_close(r.train);
+    sw_dataset_close(r.val);
+    sw_dataset_close(r.test);
+    sw__about_free(&r.about);
+    sw__text_free(&r.info);
+    return st;
+}

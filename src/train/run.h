@@ -1,0 +1,36 @@
+/* run.h: what run.c (training by configuration) and infer.c (evaluating and predicting with a run's model) share:
+ * the description of a model that is stored in its file, and the run folder. */
+#ifndef SW_TRAIN_RUN_H
+#define SW_TRAIN_RUN_H
+
+#include "base/base.h"
+#include "swoop/train.h"
+
+#define SW__PATH 1200
+#define SW__INFO_KEY "swoop.info"
+
+/* All that is needed to use a model without its run: cli.md rule 8. */
+typedef struct sw__model_about {
+    char model[256];
+    int64_t outputs, classes;
+    sw_target target;
+    bool tokens;
+    int x_rank;
+    int64_t x_shape[SW_MAX_RANK];
+    sw_normalization normalization; /* channels 0: none */
+    char **class_names;             /* [classes], entries may be NULL; or NULL */
+} sw__model_about;
+
+void sw__about_free(sw__model_about *a);
+/* From a data set (with its normalisation) and a model's name; copies all. */
+sw_status sw__about_of(const sw_dataset *d, const char *model, int64_t outputs, sw__model_about *out);
+/* To and from the JSON text that is stored under SW__INFO_KEY. */
+sw_status sw__about_write(const sw__model_about *a, sw__text *out);
+sw_status sw__about_read(const char *path, sw__model_about *out);
+/* Stored class names and normalisation for a data set that the model is used on; shapes must be the same. */
+sw_status sw__about_apply(const sw__model_about *a, sw_dataset *d);
+
+/* The run's data as its configuration says, without normalisation: training and validation part (NULL if none). */
+sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **train, sw_dataset **val, sw_dataset **test);
+
+#endif
