@@ -2,8 +2,8 @@
  * that stands above a backend. One of the backends under exec/.
  *
  * It behaves as a GPU with memory of its own: no host pointers, kernels fused, layouts chosen, workspaces wanted. What
- * it checks: that every handle is one of its own and alive, that every transfer and every access of a launch lies inside
- * its buffer, that nothing is left when the device is closed. Downloads give zeros. */
+ * it checks: that every handle is one of its own and alive, that every transfer and every access of a launch lies
+ * inside its buffer, that nothing is left when the device is closed. Downloads give zeros. */
 #include "backend/null/null.h"
 
 #include <stdatomic.h>

@@ -5,8 +5,8 @@
 
 #include "backend/backend.h"
 
-/* Since the process started: wrong handles, uses after release, double releases, accesses outside a buffer, and buffers,
- * kernels and plans that were still there when their device was closed. 0 is the only right answer. */
+/* Since the process started: wrong handles, uses after release, double releases, accesses outside a buffer, and
+ * buffers, kernels and plans that were still there when their device was closed. 0 is the only right answer. */
 uint64_t sw__null_faults(void);
 
 #endif

@@ -27,19 +27,19 @@ sw_status sw__ref_gather(const sw__ref_call *c)
     return SW_OK;
 }
 
-static void combine(const sw__ref_call *c, int64_t to, int64_t from)
+/* out[to] (+=, =, max=) src[from] */
+static void combine(const sw__ref_call *c, sw__op op, int64_t to, const void *src, int64_t from)
 {
     const sw_dtype t = (sw_dtype)c->d->out[0].dtype;
     if (sw__ref_is_float(&c->d->out[0])) {
         double *const y = &((double *)c->out[0])[to];
-        const double v = ((const double *)c->in[2])[from];
-        *y = c->d->op == SW_OP_SCATTER_ADD ? *y + v : c->d->op == SW_OP_SCATTER_MAX ? sw__ref_fmax(*y, v) : v;
+        const double v = ((const double *)src)[from];
+        *y = op == SW_OP_SCATTER_ADD ? *y + v : op == SW_OP_SCATTER_MAX ? sw__ref_fmax(*y, v) : v;
         return;
     }
-    const int64_t old = sw__ref_get_int(c->out[0], t, to), v = sw__ref_get_int(c->in[2], t, from);
+    const int64_t old = sw__ref_get_int(c->out[0], t, to), v = sw__ref_get_int(src, t, from);
     const int64_t sum = (int64_t)((uint64_t)old + (uint64_t)v);
-    sw__ref_set_int(c->out[0], t, to,
-                    c->d->op == SW_OP_SCATTER_ADD ? sum : c->d->op == SW_OP_SCATTER_MAX ? SW_MAX(old, v) : v);
+    sw__ref_set_int(c->out[0], t, to, op == SW_OP_SCATTER_ADD ? sum : op == SW_OP_SCATTER_MAX ? SW_MAX(old, v) : v);
 }
 
 /* base with out[o][index[o][k][i]][i] (+=, =, max=) src[o][k][i], in row-major order of the index */
@@ -53,7 +53,7 @@ sw_status sw__ref_scatter(const sw__ref_call *c)
         const int64_t o = e / (si.length * si.inner), i = e % si.inner;
         int64_t k = 0;
         SW_TRY(index_at(c, 1, e, sy.length, &k));
-        combine(c, (o * sy.length + k) * sy.inner + i, e);
+        combine(c, (sw__op)c->d->op, (o * sy.length + k) * sy.inner + i, c->in[2], e);
     }
     return SW_OK;
 }
@@ -75,13 +75,12 @@ sw_status sw__ref_embedding(const sw__ref_call *c)
 sw_status sw__ref_embedding_grad(const sw__ref_call *c)
 {
     const int64_t rows = c->d->out[0].dim[0], width = c->d->out[0].dim[1], n = sw__ref_count(&c->d->in[0]);
-    const double *const dy = c->in[1];
-    double *const dw = c->out[0];
-    for (int64_t i = 0; i < rows * width; i++) dw[i] = 0;
+    const size_t bytes = (size_t)(rows * width) * sw__ref_size(&c->d->out[0]);
+    if (bytes > 0) memset(c->out[0], 0, bytes);
     for (int64_t e = 0; e < n; e++) {
         int64_t k = 0;
         SW_TRY(index_at(c, 0, e, rows, &k));
-        for (int64_t j = 0; j < width; j++) dw[k * width + j] += dy[e * width + j];
+        for (int64_t j = 0; j < width; j++) combine(c, SW_OP_SCATTER_ADD, k * width + j, c->in[1], e * width + j);
     }
     return SW_OK;
 }

@@ -1,0 +1,207 @@
+/* ops_big.h: cases of the big ops and of their gradients as ops of their own. A table for test_ops.c, which also
+ * compares each with its own lowering. */
+#ifndef SW_TESTS_OPS_BIG_H
+#define SW_TESTS_OPS_BIG_H
+
+#include "ops_case.h"
+
+#define ACT(A) .attr.act = { SW_ACT_##A }
+/* spatial axes, act, strides, low pads, high pads, dilations, groups */
+#define CONV(ND, A, STRIDE, LO, HI, DILATION, GROUPS)                                                                  \
+    .attr.conv = { ND, SW_ACT_##A, STRIDE, LO, HI, DILATION, GROUPS, { 0 } }
+#define CONV_TO(ND, STRIDE, LO, HI, DILATION, GROUPS, ...)                                                             \
+    .attr.conv = { ND, SW_ACT_NONE, STRIDE, LO, HI, DILATION, GROUPS, { __VA_ARGS__ } }
+#define POOL(ND, INCLUDE, KERNEL, STRIDE, LO, HI) .attr.pool = { ND, INCLUDE, KERNEL, STRIDE, LO, HI, { 0 } }
+#define POOL_TO(ND, INCLUDE, KERNEL, STRIDE, LO, HI, ...)                                                              \
+    .attr.pool = { ND, INCLUDE, KERNEL, STRIDE, LO, HI, { __VA_ARGS__ } }
+#define NORM(EPS, N) .attr.norm = { EPS, N }
+#define V(...) { __VA_ARGS__ }
+#define AXIS(I) .attr.axis = { .axis = I }
+#define ROWS(N) .attr.axis = { .size = N }
+
+/* y must be the pooling of x. */
+static sw_t build_max_pool_grad(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    const sw_t y = sw__node_add(g, SW_OP_MAX_POOL, in, 1, &c->attr, NULL), operands[3] = { in[0], y, in[1] };
+    return sw__node_add(g, SW_OP_MAX_POOL_GRAD, operands, 3, &c->attr, NULL);
+}
+
+/* clang-format off */
+static const ops_case big_cases[] = {
+    /* matmul */
+    { SW_OP_MATMUL, "", .in = { F32(NORMAL, 4, 5), F32(NORMAL, 5, 6) }, ACT(NONE), .bound = 1e-5 },
+    { SW_OP_MATMUL, "bias", .in = { F32(NORMAL, 4, 5), F32(NORMAL, 5, 6), F32(NORMAL, 6) }, ACT(NONE), .bound = 1e-5 },
+    { SW_OP_MATMUL, "bias and relu", .in = { F32(NORMAL, 4, 5), F32(NORMAL, 5, 6), F32(NORMAL, 6) }, ACT(RELU),
+      .bound = 1e-5 },
+    { SW_OP_MATMUL, "relu", .in = { F32(NORMAL, 3, 4, 5), F32(NORMAL, 3, 5, 6) }, ACT(RELU), .bound = 1e-5 },
+    { SW_OP_MATMUL, "batch and bias", .in = { F32(NORMAL, 2, 3, 4, 5), F32(NORMAL, 2, 3, 5, 2), F32(NORMAL, 2) },
+      ACT(NONE), .bound = 1e-5 },
+    { SW_OP_MATMUL, "size 1", .in = { F32(NORMAL, 1, 1), F32(NORMAL, 1, 1), F32(NORMAL, 1) }, ACT(NONE),
+      .bound = 1e-5 },
+    { SW_OP_MATMUL, "nothing to add up", .in = { F32(NORMAL, 2, 0), F32(NORMAL, 0, 3), F32(NORMAL, 3) }, ACT(NONE) },
+    { SW_OP_MATMUL, "no rows", .in = { F32(NORMAL, 0, 4), F32(NORMAL, 4, 3), F32(NORMAL, 3) }, ACT(RELU) },
+    { SW_OP_MATMUL, "odd sizes", .in = { F32(NORMAL, 31, 70), F32(NORMAL, 70, 19), F32(NORMAL, 19) }, ACT(NONE),
+      .bound = 1e-5, .flags = NO_SECOND },
+    { SW_OP_MATMUL, "special values", .in = { FIXED(SPECIAL_COLS, 32, 32), FIXED(NORMAL, 32, 3), FIXED(NORMAL, 3) },
+      ACT(RELU) },
+
+    /* convolution */
+    { SW_OP_CONV, "2-D", .in = { F32(NORMAL, 2, 3, 6, 7), F32(NORMAL, 4, 3, 3, 2) },
+      CONV(2, NONE, V(1, 1), V(0, 0), V(0, 0), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "bias and relu", .in = { F32(NORMAL, 2, 3, 6, 7), F32(NORMAL, 4, 3, 3, 2), F32(NORMAL, 4) },
+      CONV(2, RELU, V(1, 1), V(1, 1), V(1, 1), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "bias", .in = { F32(NORMAL, 2, 3, 6, 7), F32(NORMAL, 4, 3, 3, 2), F32(NORMAL, 4) },
+      CONV(2, NONE, V(1, 1), V(1, 1), V(1, 1), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "stride, uneven pads", .in = { F32(NORMAL, 2, 2, 7, 8), F32(NORMAL, 3, 2, 3, 3), F32(NORMAL, 3) },
+      CONV(2, NONE, V(2, 3), V(1, 0), V(2, 1), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "dilation", .in = { F32(NORMAL, 2, 2, 9, 8), F32(NORMAL, 3, 2, 3, 2) },
+      CONV(2, NONE, V(1, 2), V(2, 1), V(1, 2), V(2, 3), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "groups", .in = { F32(NORMAL, 2, 6, 5, 5), F32(NORMAL, 4, 3, 3, 3), F32(NORMAL, 4) },
+      CONV(2, NONE, V(1, 1), V(1, 1), V(1, 1), V(1, 1), 2), .bound = 1e-5 },
+    { SW_OP_CONV, "depthwise", .in = { F32(NORMAL, 2, 4, 5, 5), F32(NORMAL, 8, 1, 3, 3) },
+      CONV(2, NONE, V(2, 1), V(1, 1), V(1, 1), V(1, 1), 4), .bound = 1e-5 },
+    { SW_OP_CONV, "groups, stride, dilation", .in = { F32(NORMAL, 1, 4, 9, 9), F32(NORMAL, 6, 2, 3, 2) },
+      CONV(2, NONE, V(2, 2), V(0, 2), V(3, 0), V(2, 3), 2), .bound = 1e-5 },
+    { SW_OP_CONV, "1 by 1", .in = { F32(NORMAL, 2, 3, 4, 4), F32(NORMAL, 5, 3, 1, 1) },
+      CONV(2, NONE, V(1, 1), V(0, 0), V(0, 0), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "1 by 1, stride", .in = { F32(NORMAL, 2, 3, 5, 4), F32(NORMAL, 5, 3, 1, 1) },
+      CONV(2, NONE, V(2, 2), V(0, 0), V(0, 0), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "stride beyond the kernel", .in = { F32(NORMAL, 1, 2, 8, 8), F32(NORMAL, 3, 2, 2, 2) },
+      CONV(2, NONE, V(3, 3), V(0, 0), V(0, 0), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "kernel as large as the image",
+      .in = { F32(NORMAL, 2, 2, 3, 4), F32(NORMAL, 3, 2, 3, 4), F32(NORMAL, 3) },
+      CONV(2, NONE, V(1, 1), V(0, 0), V(0, 0), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "more padding than image", .in = { F32(NORMAL, 1, 2, 2, 1), F32(NORMAL, 3, 2, 3, 3) },
+      CONV(2, NONE, V(1, 1), V(3, 2), V(2, 4), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "first layer of LeNet", .in = { F32(NORMAL, 2, 1, 12, 12), F32(NORMAL, 6, 1, 5, 5), F32(NORMAL, 6) },
+      CONV(2, NONE, V(1, 1), V(2, 2), V(2, 2), V(1, 1), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "16 channels", .in = { F32(NORMAL, 2, 16, 9, 9), F32(NORMAL, 32, 16, 3, 3), F32(NORMAL, 32) },
+      CONV(2, NONE, V(2, 2), V(1, 1), V(1, 1), V(1, 1), 1), .bound = 1e-5, .flags = NO_SECOND },
+    { SW_OP_CONV, "1-D", .in = { F32(NORMAL, 2, 3, 11), F32(NORMAL, 4, 3, 4), F32(NORMAL, 4) },
+      CONV(1, NONE, V(2), V(1), V(3), V(2), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "1-D groups", .in = { F32(NORMAL, 2, 4, 9), F32(NORMAL, 4, 2, 3) },
+      CONV(1, RELU, V(1), V(1), V(1), V(1), 2), .bound = 1e-5 },
+    { SW_OP_CONV, "3-D", .in = { F32(NORMAL, 2, 2, 4, 5, 4), F32(NORMAL, 3, 2, 2, 3, 2), F32(NORMAL, 3) },
+      CONV(3, NONE, V(1, 2, 1), V(1, 0, 1), V(0, 1, 1), V(1, 1, 2), 1), .bound = 1e-5 },
+    { SW_OP_CONV, "3-D groups", .in = { F32(NORMAL, 1, 4, 3, 4, 3), F32(NORMAL, 4, 2, 2, 2, 2) },
+      CONV(3, NONE, V(1, 1, 1), V(1, 1, 1), V(0, 0, 0), V(1, 1, 1), 2), .bound = 1e-5 },
+    { SW_OP_CONV, "no images", .in = { F32(NORMAL, 0, 3, 6, 7), F32(NORMAL, 4, 3, 3, 2), F32(NORMAL, 4) },
+      CONV(2, NONE, V(1, 1), V(0, 0), V(0, 0), V(1, 1), 1) },
+    { SW_OP_CONV, "special values", .in = { FIXED(SPECIAL_COLS, 1, 1, 32, 32), FIXED(NORMAL, 2, 1, 2, 2) },
+      CONV(2, NONE, V(1, 1), V(0, 0), V(0, 0), V(1, 1), 1) },
+    { SW_OP_CONV_GRAD_X, "", .in = { F32(NORMAL, 2, 3, 4, 4), F32(NORMAL, 3, 2, 3, 3) },
+      CONV_TO(2, V(2, 2), V(1, 1), V(1, 1), V(1, 1), 1, 2, 2, 7, 8), .bound = 1e-5 },
+    { SW_OP_CONV_GRAD_X, "groups, dilation", .in = { F32(NORMAL, 2, 4, 4, 4), F32(NORMAL, 4, 3, 3, 2) },
+      CONV_TO(2, V(1, 2), V(0, 1), V(1, 2), V(2, 2), 2, 2, 6, 7, 6), .bound = 1e-5 },
+    { SW_OP_CONV_GRAD_X, "1-D", .in = { F32(NORMAL, 2, 3, 6), F32(NORMAL, 3, 2, 4) },
+      CONV_TO(1, V(2), V(2), V(1), V(1), 1, 2, 2, 12), .bound = 1e-5 },
+    { SW_OP_CONV_GRAD_W, "", .in = { F32(NORMAL, 2, 2, 7, 8), F32(NORMAL, 2, 3, 4, 4) },
+      CONV_TO(2, V(2, 2), V(1, 1), V(1, 1), V(1, 1), 1, 3, 2, 3, 3), .bound = 1e-5 },
+    { SW_OP_CONV_GRAD_W, "groups, dilation", .in = { F32(NORMAL, 2, 6, 7, 6), F32(NORMAL, 2, 4, 4, 4) },
+      CONV_TO(2, V(1, 2), V(0, 1), V(1, 2), V(2, 2), 2, 4, 3, 3, 2), .bound = 1e-5 },
+    { SW_OP_CONV_GRAD_W, "3-D", .in = { F32(NORMAL, 1, 2, 3, 4, 4), F32(NORMAL, 1, 3, 3, 1, 3) },
+      CONV_TO(3, V(1, 2, 1), V(1, 0, 0), V(0, 0, 0), V(1, 1, 1), 1, 3, 2, 2, 3, 2), .bound = 1e-5 },
+
+    /* pooling */
+    { SW_OP_MAX_POOL, "2 by 2", .in = { F32(DISTINCT, 2, 3, 6, 8) },
+      POOL(2, false, V(2, 2), V(2, 2), V(0, 0), V(0, 0)) },
+    { SW_OP_MAX_POOL, "overlapping, padded", .in = { F32(DISTINCT, 2, 3, 7, 6) },
+      POOL(2, false, V(3, 3), V(2, 1), V(1, 1), V(1, 0)) },
+    { SW_OP_MAX_POOL, "windows apart", .in = { F32(DISTINCT, 1, 2, 8, 8) },
+      POOL(2, false, V(2, 1), V(3, 2), V(0, 0), V(0, 0)) },
+    { SW_OP_MAX_POOL, "1-D", .in = { F32(DISTINCT, 2, 3, 9) }, POOL(1, false, V(3), V(2), V(1), V(1)) },
+    { SW_OP_MAX_POOL, "3-D", .in = { F32(DISTINCT, 1, 2, 4, 5, 4) },
+      POOL(3, false, V(2, 3, 2), V(2, 1, 2), V(0, 1, 1), V(0, 1, 1)) },
+    { SW_OP_MAX_POOL, "equal elements: the first", .in = { F32(TIES, 2, 3, 6, 8) },
+      POOL(2, false, V(3, 3), V(2, 2), V(1, 1), V(1, 1)), .flags = NO_DIFFERENCES },
+    { SW_OP_MAX_POOL, "special values", .in = { FIXED(SPECIAL_COLS, 1, 1, 32, 32) },
+      POOL(2, false, V(2, 2), V(1, 1), V(0, 0), V(0, 0)), .flags = ELEMENTWISE },
+    { SW_OP_MAX_POOL, "whole image", .in = { F32(DISTINCT, 2, 3, 4, 5) },
+      POOL(2, false, V(4, 5), V(4, 5), V(0, 0), V(0, 0)) },
+    { SW_OP_MAX_POOL, "no images", .in = { F32(DISTINCT, 0, 3, 4, 4) },
+      POOL(2, false, V(2, 2), V(2, 2), V(0, 0), V(0, 0)) },
+    { SW_OP_AVG_POOL, "2 by 2", .in = { F32(NORMAL, 2, 3, 6, 8) }, POOL(2, true, V(2, 2), V(2, 2), V(0, 0), V(0, 0)),
+      .bound = 1e-5 },
+    { SW_OP_AVG_POOL, "padding counts", .in = { F32(NORMAL, 2, 3, 7, 6) },
+      POOL(2, true, V(3, 3), V(2, 1), V(1, 1), V(1, 0)), .bound = 1e-5 },
+    { SW_OP_AVG_POOL, "padding does not count", .in = { F32(NORMAL, 2, 3, 7, 6) },
+      POOL(2, false, V(3, 3), V(2, 1), V(1, 1), V(1, 0)), .bound = 1e-5 },
+    { SW_OP_AVG_POOL, "1-D", .in = { F32(NORMAL, 2, 3, 9) }, POOL(1, false, V(3), V(2), V(1), V(1)), .bound = 1e-5 },
+    { SW_OP_AVG_POOL, "3-D", .in = { F32(NORMAL, 1, 2, 4, 5, 4) },
+      POOL(3, true, V(2, 3, 2), V(2, 1, 2), V(0, 1, 1), V(0, 1, 1)), .bound = 1e-5 },
+    { SW_OP_AVG_POOL, "whole image", .in = { F32(NORMAL, 2, 5, 4, 4) },
+      POOL(2, true, V(4, 4), V(4, 4), V(0, 0), V(0, 0)), .bound = 1e-5 },
+    { SW_OP_AVG_POOL, "special values", .in = { FIXED(SPECIAL_COLS, 1, 1, 32, 32) },
+      POOL(2, true, V(2, 2), V(1, 1), V(0, 0), V(0, 0)) },
+    { SW_OP_MAX_POOL_GRAD, "", .in = { F32(DISTINCT, 2, 2, 6, 5), F32(NORMAL, 2, 2, 3, 3) },
+      .build = build_max_pool_grad, POOL(2, false, V(2, 3), V(2, 2), V(0, 1), V(0, 1)) },
+    { SW_OP_AVG_POOL_GRAD, "", .in = { F32(NORMAL, 2, 2, 3, 3) },
+      POOL_TO(2, true, V(2, 3), V(2, 2), V(0, 1), V(0, 1), 2, 2, 6, 5), .bound = 1e-5 },
+    { SW_OP_AVG_POOL_GRAD, "padding does not count", .in = { F32(NORMAL, 2, 2, 3, 3) },
+      POOL_TO(2, false, V(2, 3), V(2, 2), V(0, 1), V(0, 1), 2, 2, 6, 5), .bound = 1e-5 },
+
+    /* norms */
+    { SW_OP_BATCH_NORM, "2-D", .in = { F32(NORMAL, 4, 3, 5, 2), F32(NORMAL, 3), F32(NORMAL, 3) }, NORM(1e-5, 0),
+      .bound = 2e-5 },
+    { SW_OP_BATCH_NORM, "no spatial axes", .in = { F32(NORMAL, 6, 3), F32(NORMAL, 3), F32(NORMAL, 3) }, NORM(1e-5, 0),
+      .bound = 2e-5 },
+    { SW_OP_BATCH_NORM, "1-D", .in = { F32(POSITIVE, 3, 4, 5), F32(NORMAL, 4), F32(NORMAL, 4) }, NORM(1e-3, 0),
+      .bound = 2e-5 },
+    { SW_OP_BATCH_NORM, "one element a channel", .in = { F32(NORMAL, 1, 3), F32(NORMAL, 3), F32(NORMAL, 3) },
+      NORM(1e-2, 0), .bound = 2e-5 },
+    { SW_OP_BATCH_NORM, "wide", .in = { F32(NORMAL, 8, 17, 7, 7), F32(NORMAL, 17), F32(NORMAL, 17) }, NORM(1e-5, 0),
+      .bound = 2e-5, .flags = NO_SECOND },
+    { SW_OP_BATCH_NORM_GRAD, "",
+      .in = { F32(NORMAL, 3, 4, 2, 3), F32(NORMAL, 3, 4, 2, 3), F32(NORMAL, 4), F32(UNIT, 4), F32(POSITIVE, 4) },
+      NORM(1e-5, 0), .bound = 2e-5 },
+    { SW_OP_LAYER_NORM, "", .in = { F32(NORMAL, 4, 6), F32(NORMAL, 6), F32(NORMAL, 6) }, NORM(1e-5, 1), .bound = 2e-5 },
+    { SW_OP_LAYER_NORM, "two axes", .in = { F32(NORMAL, 3, 4, 5), F32(NORMAL, 4, 5), F32(NORMAL, 4, 5) }, NORM(1e-5, 2),
+      .bound = 2e-5 },
+    { SW_OP_LAYER_NORM, "no weight", .in = { F32(NORMAL, 3, 2, 7) }, NORM(1e-5, 1), .bound = 2e-5 },
+    { SW_OP_LAYER_NORM, "no bias", .in = { F32(NORMAL, 3, 7), F32(NORMAL, 7) }, NORM(1e-3, 1), .bound = 2e-5 },
+    { SW_OP_LAYER_NORM, "wide", .in = { F32(NORMAL, 5, 515), F32(NORMAL, 515), F32(NORMAL, 515) }, NORM(1e-5, 1),
+      .bound = 2e-5, .flags = NO_SECOND },
+    { SW_OP_LAYER_NORM, "no rows", .in = { F32(NORMAL, 0, 6), F32(NORMAL, 6), F32(NORMAL, 6) }, NORM(1e-5, 1) },
+    { SW_OP_LAYER_NORM_GRAD, "",
+      .in = { F32(NORMAL, 4, 6), F32(NORMAL, 4, 6), F32(UNIT, 4, 1), F32(POSITIVE, 4, 1), F32(NORMAL, 6) },
+      NORM(1e-5, 1), .bound = 2e-5 },
+    { SW_OP_LAYER_NORM_GRAD, "no weight",
+      .in = { F32(NORMAL, 4, 6), F32(NORMAL, 4, 6), F32(UNIT, 4, 1), F32(POSITIVE, 4, 1) }, NORM(1e-5, 1),
+      .bound = 2e-5 },
+    { SW_OP_SOFTMAX, "last axis", .in = { F32(NORMAL, 4, 7) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_SOFTMAX, "axis 0", .in = { F32(NORMAL, 5, 3) }, AXIS(0), .bound = 1e-5 },
+    { SW_OP_SOFTMAX, "middle axis", .in = { F32(NORMAL, 2, 5, 3) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_SOFTMAX, "huge", .in = { FIXED(HUGE_VALUES, 4, 7) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_SOFTMAX, "rows with special values", .in = { FIXED(SPECIAL_ROWS, 32, 32) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_SOFTMAX, "size 1", .in = { F32(NORMAL, 4, 1) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_SOFTMAX, "empty", .in = { F32(NORMAL, 4, 0) }, AXIS(1) },
+    { SW_OP_SOFTMAX, "wide", .in = { F32(NORMAL, 3, 1031) }, AXIS(1), .bound = 1e-5, .flags = NO_SECOND },
+    { SW_OP_LOG_SOFTMAX, "last axis", .in = { F32(NORMAL, 4, 7) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_LOG_SOFTMAX, "axis 0", .in = { F32(NORMAL, 5, 3) }, AXIS(0), .bound = 1e-5 },
+    { SW_OP_LOG_SOFTMAX, "middle axis", .in = { F32(NORMAL, 2, 5, 3) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_LOG_SOFTMAX, "huge", .in = { FIXED(HUGE_VALUES, 4, 7) }, AXIS(1), .bound = 1e-5 },
+    { SW_OP_LOG_SOFTMAX, "rows with special values", .in = { FIXED(SPECIAL_ROWS, 32, 32) }, AXIS(1), .bound = 1e-5 },
+
+    /* losses and embedding */
+    { SW_OP_CROSS_ENTROPY, "classes", .in = { F32(NORMAL, 6, 5), INDICES(5, 6) }, .bound = 1e-5 },
+    { SW_OP_CROSS_ENTROPY, "classes, i32", .in = { F32(NORMAL, 6, 5), INDICES32(5, 6) }, .bound = 1e-5 },
+    { SW_OP_CROSS_ENTROPY, "probabilities", .in = { F32(NORMAL, 6, 5), F32(PROBABILITIES, 6, 5) }, .bound = 1e-5 },
+    { SW_OP_CROSS_ENTROPY, "one class", .in = { F32(NORMAL, 6, 1), INDICES(1, 6) }, .bound = 1e-5 },
+    { SW_OP_CROSS_ENTROPY, "huge", .in = { FIXED(HUGE_VALUES, 6, 5), INDICES(5, 6) }, .bound = 1e-5 },
+    { SW_OP_CROSS_ENTROPY, "special values", .in = { FIXED(SPECIAL_ROWS, 32, 32), INDICES(32, 32) }, .bound = 1e-5 },
+    { SW_OP_CROSS_ENTROPY, "no rows", .in = { F32(NORMAL, 0, 5), INDICES(5, 0) } },
+    { SW_OP_CROSS_ENTROPY, "wide", .in = { F32(NORMAL, 4, 1031), INDICES(1031, 4) }, .bound = 1e-5,
+      .flags = NO_SECOND },
+    { SW_OP_EMBEDDING, "", .in = { F32(NORMAL, 6, 3), INDICES(6, 4, 2) } },
+    { SW_OP_EMBEDDING, "i32, one index", .in = { F32(NORMAL, 6, 3), { .fill = INDEX, .type = SW_I32, .extent = 6 } } },
+    { SW_OP_EMBEDDING, "no index", .in = { F32(NORMAL, 6, 3), INDICES(6, 0) } },
+    { SW_OP_EMBEDDING, "width 1", .in = { F32(NORMAL, 6, 1), INDICES(6, 10) } },
+    { SW_OP_EMBEDDING_GRAD, "", .in = { INDICES(6, 4, 5), F32(NORMAL, 4, 5, 3) }, ROWS(6), .bound = 1e-5 },
+    { SW_OP_EMBEDDING_GRAD, "i32, rows without use", .in = { INDICES32(3, 5), F32(NORMAL, 5, 7) }, ROWS(9),
+      .bound = 1e-5 },
+    { SW_OP_EMBEDDING_GRAD, "many", .in = { INDICES(11, 700), F32(NORMAL, 700, 5) }, ROWS(11), .bound = 1e-5,
+      .flags = NO_SECOND },
+};
+/* clang-format on */
+
+#endif
