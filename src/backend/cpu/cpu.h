@@ -1,0 +1,90 @@
+/* cpu.h: what the files of the CPU backend share: the open device, a planned op, the table of ops taken whole.
+ * cpu.c is the backend's table of functions; op_*.c plan and run ops; *_simd.c are compiled once per instruction set;
+ * dnn.c is oneDNN.
+ *
+ * Memory is plain host memory. A plan holds everything that running needs (copies of the descriptors, handles, tables);
+ * what it needs beside its operands lies in the workspace. */
+#ifndef SW_BACKEND_CPU_CPU_H
+#define SW_BACKEND_CPU_CPU_H
+
+#include "backend/backend.h"
+#include "backend/cpu/dnn.h"
+#include "kernel/cpuid.h"
+
+typedef struct sw__cpu {
+    int threads;
+    sw__simd simd; /* vector code that this machine may run */
+    sw__dnn *dnn;
+    sw__traits traits;
+} sw__cpu;
+
+#define SW__CPU_MAX_REFS 8
+
+typedef struct sw__cpu_plan sw__cpu_plan;
+struct sw__cpu_plan {
+    sw__cpu *cpu;
+    sw__op_desc d;                    /* points into this struct */
+    sw__desc desc[SW__CPU_MAX_REFS];  /* in, then out */
+    sw__attr attr;
+    char *name;
+    /* ptr: inputs, outputs, workspace, offsets applied */
+    sw_status (*exec)(sw__cpu_plan *p, void *const *ptr);
+    void (*drop)(void *state);        /* frees state; NULL: sw__free */
+    void *state;                      /* the op's own */
+    size_t workspace;
+    char note[112];
+};
+
+typedef struct sw__cpu_op {
+    bool (*accepts)(const sw__cpu *cpu, const sw__op_desc *d, int i); /* NULL: any strides */
+    sw_status (*plan)(sw__cpu_plan *p); /* sets exec, state, workspace, note */
+} sw__cpu_op;
+
+/* plan is NULL for ops that the CPU backend does not take whole. */
+extern const sw__cpu_op sw__cpu_ops[SW_OP_COUNT];
+
+/* ---- helpers over descriptors (cpu_desc.c) --------------------------------------------------------------------------- */
+
+int64_t sw__cpu_elements(const sw__desc *d);
+sw__desc sw__cpu_dense(sw_dtype t, int rank, const int64_t *dim);           /* row-major */
+sw__desc sw__cpu_channels_last(sw_dtype t, int rank, const int64_t *dim);   /* [N, C, …] stored N, …, C */
+bool sw__cpu_same_strides(const sw__desc *a, const sw__desc *b);            /* on axes longer than 1 */
+bool sw__cpu_overlaps(const sw__desc *d); /* some axis longer than 1 has stride 0 */
+/* "f32[2,3] strides [3,1]", and an op's inputs and outputs so; for messages. */
+void sw__cpu_desc_text(const sw__desc *d, char *buf, size_t size);
+void sw__cpu_shapes_text(const sw__op_desc *d, char *buf, size_t size);
+
+/* Copies elements of one type between two layouts of the same dims; threaded when large. */
+void sw__cpu_copy(void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc, int threads);
+
+/* max(y, 0) in place; NaN stays, which is why oneDNN's own relu (NaN -> 0) is not used. */
+void sw__cpu_relu(float *y, const sw__desc *d, int threads);
+
+/* Threads worth starting for so much work (in elementary operations): 1 when a fork and join would cost more. */
+static inline int sw__cpu_threads(const sw__cpu *cpu, double work)
+{
+    return work < 20000.0 ? 1 : cpu->threads;
+}
+
+/* This thread's number in its team. */
+int sw__cpu_thread(void);
+
+static inline size_t sw__cpu_align(size_t bytes)
+{
+    return (bytes + 63) & ~(size_t)63;
+}
+
+/* ---- ops ----------------------------------------------------------------------------------------------------------- */
+
+bool sw__cpu_matmul_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
+sw_status sw__cpu_matmul_plan(sw__cpu_plan *p);
+bool sw__cpu_conv_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
+sw_status sw__cpu_conv_plan(sw__cpu_plan *p);
+sw_status sw__cpu_pool_plan(sw__cpu_plan *p);
+sw_status sw__cpu_argreduce_plan(sw__cpu_plan *p);
+sw_status sw__cpu_scan_plan(sw__cpu_plan *p);
+sw_status sw__cpu_sort_plan(sw__cpu_plan *p);
+sw_status sw__cpu_scatter_plan(sw__cpu_plan *p);
+sw_status sw__cpu_embedding_grad_plan(sw__cpu_plan *p);
+
+#endif

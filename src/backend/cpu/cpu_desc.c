@@ -1,0 +1,179 @@
+/* cpu_desc.c: helpers over tensor descriptors: layouts, comparing, text, strided copies.
+ * Below the CPU backend's ops. */
+#include "backend/cpu/cpu.h"
+
+#include <omp.h>
+#include <stdio.h>
+
+int sw__cpu_thread(void)
+{
+    return omp_get_thread_num();
+}
+
+int64_t sw__cpu_elements(const sw__desc *d)
+{
+    return sw__dims_product(d->dim, d->rank);
+}
+
+sw__desc sw__cpu_dense(sw_dtype t, int rank, const int64_t *dim)
+{
+    sw__desc d = {.dtype = (uint8_t)t, .rank = (uint8_t)rank};
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        d.dim[i] = dim[i];
+        d.stride[i] = stride;
+        stride *= dim[i];
+    }
+    return d;
+}
+
+sw__desc sw__cpu_channels_last(sw_dtype t, int rank, const int64_t *dim)
+{
+    sw__desc d = sw__cpu_dense(t, rank, dim);
+    int64_t stride = dim[1];
+    d.stride[1] = 1;
+    for (int i = rank - 1; i >= 2; i--) {
+        d.stride[i] = stride;
+        stride *= dim[i];
+    }
+    d.stride[0] = stride;
+    return d;
+}
+
+bool sw__cpu_same_strides(const sw__desc *a, const sw__desc *b)
+{
+    for (int i = 0; i < a->rank; i++)
+        if (a->dim[i] > 1 && a->stride[i] != b->stride[i]) return false;
+    return true;
+}
+
+bool sw__cpu_overlaps(const sw__desc *d)
+{
+    for (int i = 0; i < d->rank; i++)
+        if (d->dim[i] > 1 && d->stride[i] == 0) return true;
+    return false;
+}
+
+void sw__cpu_desc_text(const sw__desc *d, char *buf, size_t size)
+{
+    int n = snprintf(buf, size, "%s[", sw_dtype_name((sw_dtype)d->dtype));
+    for (int i = 0; i < d->rank && n >= 0 && (size_t)n < size; i++)
+        n += snprintf(buf + n, size - (size_t)n, i > 0 ? ",%lld" : "%lld", (long long)d->dim[i]);
+    for (int i = 0; i < d->rank && n >= 0 && (size_t)n < size; i++)
+        n += snprintf(buf + n, size - (size_t)n, i > 0 ? ",%lld" : "] strides [%lld", (long long)d->stride[i]);
+    if (n >= 0 && (size_t)n < size) snprintf(buf + n, size - (size_t)n, "]");
+}
+
+void sw__cpu_shapes_text(const sw__op_desc *d, char *buf, size_t size)
+{
+    size_t n = 0;
+    buf[0] = '\0';
+    for (int i = 0; i < d->n_in + d->n_out && n < size; i++) {
+        const sw__desc *const t = i < d->n_in ? &d->in[i] : &d->out[i - d->n_in];
+        if (i > 0) n += (size_t)snprintf(buf + n, size - n, i == d->n_in ? " -> " : ", ");
+        if (n >= size) break;
+        sw__cpu_desc_text(t, buf + n, size - n);
+        n += strlen(buf + n);
+    }
+}
+
+/* ---- copies ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct walk {
+    int rank;
+    int64_t dim[SW_MAX_RANK], to[SW_MAX_RANK], from[SW_MAX_RANK]; /* strides in elements */
+} walk;
+
+/* Axes by falling stride of the target, those that both sides walk as one merged; at least one axis. */
+static walk walk_of(const sw__desc *to, const sw__desc *from)
+{
+    int order[SW_MAX_RANK], n = 0;
+    for (int i = 0; i < to->rank; i++) {
+        if (to->dim[i] == 1) continue;
+        int at = n++;
+        for (; at > 0 && to->stride[order[at - 1]] < to->stride[i]; at--) order[at] = order[at - 1];
+        order[at] = i;
+    }
+    walk w = {.rank = 0};
+    for (int k = 0; k < n; k++) {
+        const int i = order[k], last = w.rank - 1;
+        if (last >= 0 && w.to[last] == to->stride[i] * to->dim[i] && w.from[last] == from->stride[i] * to->dim[i]) {
+            w.dim[last] *= to->dim[i];
+            w.to[last] = to->stride[i];
+            w.from[last] = from->stride[i];
+            continue;
+        }
+        w.dim[w.rank] = to->dim[i];
+        w.to[w.rank] = to->stride[i];
+        w.from[w.rank++] = from->stride[i];
+    }
+    if (w.rank == 0) {
+        w.rank = 1;
+        w.dim[0] = w.to[0] = w.from[0] = 1;
+    }
+    return w;
+}
+
+#define COPY_RUN(T)                                                                                                    \
+    do {                                                                                                               \
+        T *t = (T *)to;                                                                                                \
+        const T *f = (const T *)from;                                                                                  \
+        for (int64_t i = 0; i < n; i++) t[i * ts] = f[i * fs];                                                         \
+    } while (0)
+
+static void copy_run(void *to, int64_t ts, const void *from, int64_t fs, int64_t n, size_t size)
+{
+    if (ts == 1 && fs == 1) memcpy(to, from, (size_t)n * size);
+    else if (size == 4) COPY_RUN(uint32_t);
+    else if (size == 8) COPY_RUN(uint64_t);
+    else if (size == 2) COPY_RUN(uint16_t);
+    else COPY_RUN(uint8_t);
+}
+
+void sw__cpu_copy(void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc, int threads)
+{
+    if (sw__cpu_elements(to_desc) == 0) return;
+    const walk w = walk_of(to_desc, from_desc);
+    const size_t size = sw_dtype_size((sw_dtype)to_desc->dtype);
+    const int inner = w.rank - 1;
+    int64_t rows = 1;
+    for (int i = 0; i < inner; i++) rows *= w.dim[i];
+    const int n_threads = rows * w.dim[inner] < 32768 ? 1 : threads;
+#pragma omp parallel for num_threads(n_threads) schedule(static) if (n_threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t rest = r, t = 0, f = 0;
+        for (int i = inner - 1; i >= 0; i--) {
+            const int64_t at = rest % w.dim[i];
+            rest /= w.dim[i];
+            t += at * w.to[i];
+            f += at * w.from[i];
+        }
+        copy_run((char *)to + t * (int64_t)size, w.to[inner], (const char *)from + f * (int64_t)size, w.from[inner],
+                 w.dim[inner], size);
+    }
+}
+
+/* ---- relu ------------------------------------------------------------------------------------------------------------ */
+
+/* One dense run or, for strided tensors, runs along the axis of the smallest stride. */
+void sw__cpu_relu(float *y, const sw__desc *d, int threads)
+{
+    if (sw__cpu_elements(d) == 0) return;
+    const walk w = walk_of(d, d);
+    const int inner = w.rank - 1;
+    const int64_t length = w.dim[inner], step = w.to[inner], chunk = SW_MIN(length, 16384);
+    int64_t rows = 1;
+    for (int i = 0; i < inner; i++) rows *= w.dim[i];
+    const int64_t chunks = (length + chunk - 1) / chunk;
+    const int n_threads = rows * length < 65536 ? 1 : threads;
+#pragma omp parallel for num_threads(n_threads) schedule(static) if (n_threads > 1)
+    for (int64_t r = 0; r < rows * chunks; r++) {
+        int64_t rest = r / chunks, at = r % chunks * chunk * step;
+        for (int i = inner - 1; i >= 0; i--) {
+            at += rest % w.dim[i] * w.to[i];
+            rest /= w.dim[i];
+        }
+        const int64_t n = SW_MIN(chunk, length - r % chunks * chunk);
+        for (int64_t i = 0; i < n; i++) y[at + i * step] = y[at + i * step] < 0 ? 0 : y[at + i * step];
+    }
+}

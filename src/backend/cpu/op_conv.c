@@ -1,0 +1,169 @@
+/* op_conv.c: CONV (x, w, bias -> y, relu), CONV_GRAD_X (dy, w -> dx), CONV_GRAD_W (x, dy -> dw): plans.
+ * oneDNN with images as they lie where it likes that (channels last), else reordered; weights lie as in the model file
+ * (O, C, spatial) and are reordered in each run. Own kernels for few channels (conv_small.c), loops for the rest. */
+#include "backend/cpu/conv.h"
+
+#include <stdio.h>
+
+typedef struct conv {
+    sw__conv c;
+    int x, w, bias, y;   /* indices of the tensors among inputs and outputs; bias -1: none */
+    sw__dnn_job *job;
+} conv;
+
+/* ---- what is to be computed ------------------------------------------------------------------------------------------ */
+
+static const struct { uint16_t op; int8_t direction, x, w, y; } roles[] = {
+    {SW_OP_CONV, SW_DNN_FORWARD, 0, 1, -1}, /* -1: the output */
+    {SW_OP_CONV_GRAD_X, SW_DNN_GRAD_X, -1, 1, 0},
+    {SW_OP_CONV_GRAD_W, SW_DNN_GRAD_W, 0, -1, 1},
+};
+
+static void strides_of(const sw__desc *d, int64_t *to)
+{
+    const int nd = d->rank - 2;
+    to[0] = d->stride[0];
+    to[1] = d->stride[1];
+    for (int i = 0; i < 3; i++) to[2 + i] = i < 3 - nd ? 0 : d->stride[2 + i - (3 - nd)];
+}
+
+static void describe(const sw__cpu_plan *p, conv *s)
+{
+    const sw__attr *const a = &p->attr;
+    sw__conv *const c = &s->c;
+    for (size_t i = 0; i < SW_COUNT(roles); i++) {
+        if (roles[i].op != p->d.op) continue;
+        c->direction = (sw__dnn_direction)roles[i].direction;
+        s->x = roles[i].x < 0 ? p->d.n_in : roles[i].x;
+        s->w = roles[i].w < 0 ? p->d.n_in : roles[i].w;
+        s->y = roles[i].y < 0 ? p->d.n_in : roles[i].y;
+    }
+    s->bias = c->direction == SW_DNN_FORWARD && p->d.n_in > 2 ? 2 : -1;
+    const sw__desc *const x = &p->desc[s->x], *const w = &p->desc[s->w], *const y = &p->desc[s->y];
+    c->n = x->dim[0];
+    c->groups = a->conv.groups;
+    c->c = w->dim[1];
+    c->o = w->dim[0] / c->groups;
+    for (int i = 0; i < 3; i++) {
+        const int at = i - (3 - a->conv.nd);
+        c->x[i] = at < 0 ? 1 : x->dim[2 + at];
+        c->w[i] = at < 0 ? 1 : w->dim[2 + at];
+        c->y[i] = at < 0 ? 1 : y->dim[2 + at];
+        c->stride[i] = at < 0 ? 1 : a->conv.stride[at];
+        c->dilation[i] = at < 0 ? 1 : a->conv.dilation[at];
+        c->pad[i] = at < 0 ? 0 : a->conv.pad_lo[at];
+    }
+    strides_of(x, c->xs);
+    strides_of(w, c->ws);
+    strides_of(y, c->ys);
+    c->bias = s->bias >= 0;
+    c->bias_stride = c->bias && p->d.in[2].dim[0] > 1 ? p->d.in[2].stride[0] : 1;
+    c->relu = p->d.op == SW_OP_CONV && a->conv.act == SW_ACT_RELU;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------------------------------- */
+
+static bool channels_last(const sw__desc *d)
+{
+    const sw__desc last = sw__cpu_channels_last((sw_dtype)d->dtype, d->rank, d->dim);
+    return sw__cpu_same_strides(d, &last);
+}
+
+static bool dense(const sw__desc *d)
+{
+    const sw__desc row_major = sw__cpu_dense((sw_dtype)d->dtype, d->rank, d->dim);
+    return sw__cpu_same_strides(d, &row_major);
+}
+
+/* Images channels last or row-major (then oneDNN reorders them); weights in any order, each element once. */
+bool sw__cpu_conv_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
+{
+    (void)cpu;
+    const sw__desc *const t = &d->in[i];
+    if (i == 2) return t->dim[0] <= 1 || t->stride[0] == 1;
+    if (i == 1 && d->op != SW_OP_CONV_GRAD_W) return !sw__cpu_overlaps(t);
+    return channels_last(t) || dense(t);
+}
+
+/* ---- oneDNN ---------------------------------------------------------------------------------------------------------- */
+
+/* The strides of axes of size 1 mean nothing, but oneDNN compares them with those of its formats: rewrite an image that
+ * is channels last to the exact strides. */
+static sw__dnn_operand image(const sw__desc *d, int slot)
+{
+    sw__dnn_operand o = {.desc = *d, .slot = slot, .any = !channels_last(d)};
+    if (!o.any) o.desc = sw__cpu_channels_last((sw_dtype)d->dtype, d->rank, d->dim);
+    return o;
+}
+
+static sw_status plan_dnn(sw__cpu_plan *p, conv *s)
+{
+    const sw__dnn_operand x = image(&p->desc[s->x], s->x), y = image(&p->desc[s->y], s->y);
+    const sw__dnn_operand w = {.desc = p->desc[s->w], .slot = s->w, .any = true};
+    sw__dnn_operand bias = {.slot = 2};
+    if (s->bias >= 0) {
+        bias.desc = p->desc[s->bias];
+        bias.desc.stride[0] = 1;
+    }
+    SW_TRY(sw__dnn_conv(p->cpu->dnn, s->c.direction, &p->attr, &x, &w, s->bias >= 0 ? &bias : NULL, &y, &s->job));
+    p->workspace = sw__dnn_workspace(s->job);
+    snprintf(p->note, sizeof p->note, "%s", sw__dnn_note(s->job));
+    return SW_OK;
+}
+
+static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
+{
+    const conv *const s = p->state;
+    SW_TRY(sw__dnn_run(s->job, ptr, ptr[p->d.n_in + 1]));
+    if (s->c.relu) sw__cpu_relu(ptr[s->y], &p->desc[s->y], p->cpu->threads);
+    return SW_OK;
+}
+
+/* ---- plan ------------------------------------------------------------------------------------------------------------ */
+
+static sw_status exec_loops(sw__cpu_plan *p, void *const *ptr)
+{
+    const conv *const s = p->state;
+    sw__conv_loops(&s->c, (sw_dtype)p->d.out[0].dtype, ptr[s->x], ptr[s->w], s->bias >= 0 ? ptr[s->bias] : NULL,
+                   ptr[s->y], p->cpu->threads);
+    return SW_OK;
+}
+
+static void drop(void *state)
+{
+    sw__dnn_free(((conv *)state)->job);
+    sw__free(state);
+}
+
+static bool some_empty(const sw__cpu_plan *p)
+{
+    for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
+        if (sw__cpu_elements(&p->desc[i]) == 0) return true;
+    return false;
+}
+
+static bool dnn_can(const sw__cpu_plan *p, const conv *s)
+{
+    return p->desc[s->x].dtype == SW_F32 && !some_empty(p) && !sw__cpu_overlaps(&p->desc[s->x]) &&
+           !sw__cpu_overlaps(&p->desc[s->y]) && !sw__cpu_overlaps(&p->desc[s->w]) && s->c.bias_stride == 1;
+}
+
+sw_status sw__cpu_conv_plan(sw__cpu_plan *p)
+{
+    const sw_dtype t = (sw_dtype)p->d.out[0].dtype;
+    conv *const s = sw__calloc(1, sizeof *s);
+    if (s == NULL) return sw__no_memory(sizeof *s, "a planned convolution");
+    p->state = s;
+    p->drop = drop;
+    describe(p, s);
+    if (t != SW_F32 && t != SW_F64)
+        return sw__fail(SW_ERR_UNSUPPORTED, "%s is not computed in; cast to f32", sw_dtype_name(t));
+    if (dnn_can(p, s)) {
+        p->exec = exec_dnn;
+        const sw_status st = plan_dnn(p, s);
+        if (st != SW_ERR_UNSUPPORTED) return st;
+    }
+    p->exec = exec_loops;
+    snprintf(p->note, sizeof p->note, "loops:%s", sw_dtype_name(t));
+    return SW_OK;
+}

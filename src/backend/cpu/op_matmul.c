@@ -1,0 +1,190 @@
+/* op_matmul.c: MATMUL and DOT: [B…, M, K] x [B…, K, N] -> [B…, M, N], optional bias and relu.
+ * Planned once: batch axes are merged, or folded into M where all share one right side; then oneDNN, or own kernels where
+ * they were measured to be faster (docs/decisions/020-cpu-backend.md), or plain loops for other types and strides. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
+
+#include <stdio.h>
+
+typedef struct matmul {
+    sw__gemm g;
+    sw__dnn_job *job;  /* NULL: own loops */
+} matmul;
+
+/* ---- what is to be computed ------------------------------------------------------------------------------------------ */
+
+/* Strides of axes of size 1 mean nothing: give them the value that makes the matrix look dense. */
+static void tidy(int64_t rows, int64_t cols, int64_t *rs, int64_t *cs)
+{
+    if (rows == 1 && cols == 1) *rs = *cs = 1;
+    else if (cols == 1) *cs = *rs == 1 ? rows : 1;
+    else if (rows == 1) *rs = *cs == 1 ? cols : 1;
+}
+
+static bool plain(int64_t rows, int64_t cols, int64_t rs, int64_t cs)
+{
+    tidy(rows, cols, &rs, &cs);
+    return (cs == 1 && rs >= cols) || (rs == 1 && cs >= rows);
+}
+
+bool sw__cpu_matmul_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
+{
+    (void)cpu;
+    const sw__desc *const t = &d->in[i];
+    if (i == 2) return t->dim[0] <= 1 || t->stride[0] == 1;
+    return plain(t->dim[t->rank - 2], t->dim[t->rank - 1], t->stride[t->rank - 2], t->stride[t->rank - 1]);
+}
+
+/* Appends batch axis i, merged into the one before where all three walk both as one. */
+static void add_batch(sw__gemm *g, int64_t dim, int64_t a, int64_t b, int64_t c)
+{
+    const int l = g->rank - 1;
+    if (dim == 1) return;
+    if (l >= 0 && g->as[l] == a * dim && g->bs[l] == b * dim && g->cs[l] == c * dim) {
+        g->batch[l] *= dim;
+        g->as[l] = a;
+        g->bs[l] = b;
+        g->cs[l] = c;
+        return;
+    }
+    g->batch[g->rank] = dim;
+    g->as[g->rank] = a;
+    g->bs[g->rank] = b;
+    g->cs[g->rank++] = c;
+}
+
+/* The last batch axis becomes part of M where it leaves b alone and continues the rows of a and c. */
+static void fold(sw__gemm *g)
+{
+    const int l = g->rank - 1;
+    if (l < 0 || g->bs[l] != 0) return;
+    if (g->m == 1) {
+        g->am = g->as[l];
+        g->cm = g->cs[l];
+    } else if (g->as[l] != g->am * g->m || g->cs[l] != g->cm * g->m) {
+        return;
+    }
+    g->m *= g->batch[l];
+    g->rank--;
+}
+
+static void describe(const sw__op_desc *d, sw__gemm *g)
+{
+    const sw__desc *const a = &d->in[0], *const b = &d->in[1], *const c = &d->out[0];
+    const int r = c->rank;
+    g->m = c->dim[r - 2];
+    g->n = c->dim[r - 1];
+    g->k = a->dim[r - 1];
+    g->am = a->stride[r - 2];
+    g->ak = a->stride[r - 1];
+    g->bk = b->stride[r - 2];
+    g->bn = b->stride[r - 1];
+    g->cm = c->stride[r - 2];
+    g->cn = c->stride[r - 1];
+    for (int i = 0; i < r - 2; i++) add_batch(g, c->dim[i], a->stride[i], b->stride[i], c->stride[i]);
+    fold(g);
+    tidy(g->m, g->k, &g->am, &g->ak);
+    tidy(g->k, g->n, &g->bk, &g->bn);
+    tidy(g->m, g->n, &g->cm, &g->cn);
+    g->bias = d->n_in > 2;
+    g->bias_stride = g->bias && d->in[2].dim[0] > 1 ? d->in[2].stride[0] : 1;
+    g->relu = d->op == SW_OP_MATMUL && d->attr->act.act == SW_ACT_RELU;
+}
+
+/* ---- oneDNN ---------------------------------------------------------------------------------------------------------- */
+
+static sw__dnn_operand operand(const sw__gemm *g, int slot, const int64_t *batch_stride, int64_t rows, int64_t cols,
+                               int64_t rs, int64_t cs)
+{
+    sw__dnn_operand o = {.slot = slot};
+    o.desc.dtype = SW_F32;
+    o.desc.rank = (uint8_t)(g->rank + 2);
+    for (int i = 0; i < g->rank; i++) {
+        const bool broadcast = batch_stride[i] == 0;
+        o.desc.dim[i] = broadcast ? 1 : g->batch[i];
+        o.desc.stride[i] = broadcast ? rows * cols : batch_stride[i];
+    }
+    o.desc.dim[g->rank] = rows;
+    o.desc.dim[g->rank + 1] = cols;
+    o.desc.stride[g->rank] = rs;
+    o.desc.stride[g->rank + 1] = cs;
+    return o;
+}
+
+static bool dnn_can(const sw__gemm *g)
+{
+    for (int i = 0; i < g->rank; i++)
+        if (g->as[i] == 0 && g->bs[i] == 0) return false;
+    return g->cn == 1 && g->cm >= g->n && plain(g->m, g->k, g->am, g->ak) && plain(g->k, g->n, g->bk, g->bn) &&
+           (!g->bias || g->bias_stride == 1 || g->n == 1);
+}
+
+static sw_status plan_dnn(sw__cpu_plan *p, matmul *s)
+{
+    const sw__gemm *const g = &s->g;
+    const sw__dnn_operand a = operand(g, 0, g->as, g->m, g->k, g->am, g->ak);
+    const sw__dnn_operand b = operand(g, 1, g->bs, g->k, g->n, g->bk, g->bn);
+    const sw__dnn_operand c = operand(g, p->d.n_in, g->cs, g->m, g->n, g->cm, g->cn);
+    sw__dnn_operand bias = {.slot = 2};
+    if (g->bias) bias.desc = p->d.in[2];
+    SW_TRY(sw__dnn_matmul(p->cpu->dnn, &a, &b, g->bias ? &bias : NULL, &c, &s->job));
+    p->workspace = sw__dnn_workspace(s->job);
+    snprintf(p->note, sizeof p->note, "%s", sw__dnn_note(s->job));
+    return SW_OK;
+}
+
+static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
+{
+    matmul *const s = p->state;
+    SW_TRY(sw__dnn_run(s->job, ptr, ptr[p->d.n_in + 1]));
+    if (s->g.relu) sw__cpu_relu(ptr[p->d.n_in], &p->d.out[0], p->cpu->threads);
+    return SW_OK;
+}
+
+/* ---- plan ------------------------------------------------------------------------------------------------------------ */
+
+static sw_status exec_nothing(sw__cpu_plan *p, void *const *ptr)
+{
+    (void)p;
+    (void)ptr;
+    return SW_OK;
+}
+
+static sw_status exec_loops(sw__cpu_plan *p, void *const *ptr)
+{
+    const matmul *const s = p->state;
+    const int n = p->d.n_in;
+    sw__gemm_loops(&s->g, (sw_dtype)p->d.out[0].dtype, ptr[0], ptr[1], n > 2 ? ptr[2] : NULL, ptr[n], p->cpu->threads);
+    return SW_OK;
+}
+
+static void drop(void *state)
+{
+    sw__dnn_free(((matmul *)state)->job);
+    sw__free(state);
+}
+
+sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
+{
+    const sw_dtype t = (sw_dtype)p->d.out[0].dtype;
+    matmul *const s = sw__calloc(1, sizeof *s);
+    if (s == NULL) return sw__no_memory(sizeof *s, "a planned matmul");
+    p->state = s;
+    p->drop = drop;
+    describe(&p->d, &s->g);
+    if (sw__cpu_elements(&p->d.out[0]) == 0) {
+        p->exec = exec_nothing;
+        snprintf(p->note, sizeof p->note, "empty");
+        return SW_OK;
+    }
+    if (t != SW_F32 && t != SW_F64)
+        return sw__fail(SW_ERR_UNSUPPORTED, "%s is not computed in; cast to f32", sw_dtype_name(t));
+    if (t == SW_F32 && s->g.k > 0 && dnn_can(&s->g)) {
+        p->exec = exec_dnn;
+        const sw_status st = plan_dnn(p, s);
+        if (st != SW_ERR_UNSUPPORTED) return st;
+    }
+    p->exec = exec_loops;
+    snprintf(p->note, sizeof p->note, "loops:%s", sw_dtype_name(t));
+    return SW_OK;
+}
