@@ -36,7 +36,7 @@ sw_t sw__const_like(sw_t x, double c)
     return sw_full(x.graph, (sw_dtype)n.dtype, n.rank, n.dim, c);
 }
 
-/* ---- broadcasting ----------------------------------------------------------------------------------------------------- */
+/* ---- broadcasting --------------------------------------------------------------------------------------------- */
 
 sw_t sw__expand_to(sw_t x, int rank, const int64_t *dim)
 {
@@ -79,8 +79,8 @@ bool sw__broadcast(sw__op op, sw_t *xs, uint32_t n, sw_t *invalid)
         if (merge(&common, sw__node_of(xs[i]))) continue;
         char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
         if (n == 2)
-            sw__op_error(g, op, SW_ERR_SHAPE, "shapes do not broadcast: %s and %s: aligned at the last axis, sizes must be "
-                         "equal or 1", sw__value_text(g, xs[0].id, a), sw__value_text(g, xs[1].id, b));
+            sw__op_error(g, op, SW_ERR_SHAPE, "shapes do not broadcast: %s and %s: aligned at the last axis, sizes "
+                         "must be equal or 1", sw__value_text(g, xs[0].id, a), sw__value_text(g, xs[1].id, b));
         else
             sw__op_error(g, op, SW_ERR_SHAPE, "shapes do not broadcast: %s does not fit %s of the operands before it: "
                          "aligned at the last axis, sizes must be equal or 1", sw__value_text(g, xs[i].id, a),

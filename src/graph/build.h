@@ -9,8 +9,8 @@
 
 /* Records "conv in 'layer1': …" as the graph's error (the scope is left out if there is none). Returns invalid. */
 sw_t sw__op_error(sw_graph *g, sw__op op, sw_status s, const char *fmt, ...) SW_PRINTF(4, 5);
-/* True if all n operands are values of one graph; otherwise the error is recorded where there is a graph to record it in
- * and *invalid is what the builder returns. */
+/* True if all n operands are values of one graph; otherwise the error is recorded where there is a graph to record it
+ * in and *invalid is what the builder returns. */
 bool sw__operands(sw__op op, const sw_t *xs, uint32_t n, sw_t *invalid);
 /* "%3 'fc1.weight' f32[512,10]": a value in a message. buf has SW__TEXT_BYTES; returns it. */
 char *sw__value_text(const sw_graph *g, uint32_t id, char *buf);

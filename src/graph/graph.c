@@ -37,7 +37,7 @@ void sw_graph_free(sw_graph *g)
     sw__free(g);
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------------- */
+/* ---- errors --------------------------------------------------------------------------------------------------- */
 
 sw_status sw_graph_status(const sw_graph *g)
 {
@@ -68,7 +68,7 @@ sw_t sw__op_error(sw_graph *g, sw__op op, sw_status s, const char *fmt, ...)
     return sw__graph_error(g, s, "%s", sw_error());
 }
 
-/* ---- settings and scopes ------------------------------------------------------------------------------------------ */
+/* ---- settings and scopes -------------------------------------------------------------------------------------- */
 
 void sw_graph_set_training(sw_graph *g, bool training)
 {
@@ -144,7 +144,7 @@ static const char *scoped(sw_graph *g, const char *name)
     return full;
 }
 
-/* ---- names -------------------------------------------------------------------------------------------------------- */
+/* ---- names ---------------------------------------------------------------------------------------------------- */
 
 static bool keeps_name(const sw__node *n)
 {
@@ -167,7 +167,7 @@ const char *sw_name(sw_t t)
     return sw_valid(t) && sw__node_of(t)->name != NULL ? sw__node_of(t)->name : "";
 }
 
-/* ---- inputs and variables ----------------------------------------------------------------------------------------- */
+/* ---- inputs and variables ------------------------------------------------------------------------------------- */
 
 /* Fills a node that only says a type and a shape; false and the error recorded if they are not legal. */
 static bool given_shape(sw_graph *g, const char *what, const char *name, sw_dtype type, int rank, const int64_t *shape,
@@ -212,7 +212,8 @@ sw_t sw_input(sw_graph *g, const char *name, sw_dtype type, int rank, const int6
     return t;
 }
 
-sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type, int rank, const int64_t *shape, sw_init init)
+sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type, int rank, const int64_t *shape,
+                 sw_init init)
 {
     sw__node n;
     if (g == NULL || g->status != SW_OK || !given_shape(g, "variable", name, type, rank, shape, &n))
@@ -221,8 +222,8 @@ sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type,
     if (full == NULL) return (sw_t){ g, 0 };
     for (uint32_t i = 0; i < g->n_vars; i++) {
         if (strcmp(g->vars[i].name, full) != 0) continue;
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "variable '%s': %%%u already has this name: give the layer another one, "
-                               "or keep the value and use it twice", full, g->vars[i].node);
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "variable '%s': %%%u already has this name: give the layer "
+                               "another one, or keep the value and use it twice", full, g->vars[i].node);
     }
     if (sw__grow(&g->vars, &g->cap_vars, (size_t)g->n_vars + 1, sizeof *g->vars, "variables") != SW_OK)
         return sw__graph_error(g, SW_ERR_MEMORY, "out of memory: variable '%s'", full);
@@ -231,7 +232,8 @@ sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type,
     if (!sw_valid(t)) return t;
     sw__node_of(t)->name = full;
     sw__var *const v = &g->vars[g->n_vars++];
-    *v = (sw__var){ .name = full, .kind = kind, .dtype = type, .rank = n.rank, .init = init, .node = t.id, .group = -1 };
+    *v = (sw__var){ .name = full, .kind = kind, .dtype = type, .rank = n.rank, .init = init, .node = t.id };
+    v->group = -1;
     memcpy(v->dim, n.dim, sizeof v->dim);
     return t;
 }
@@ -254,7 +256,7 @@ int sw_graph_variables(const sw_graph *g, sw_var_kind kind, sw_t *out, int max)
     return n;
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------------------------ */
+/* ---- outputs -------------------------------------------------------------------------------------------------- */
 
 sw_t sw_output(sw_t x, const char *name)
 {
@@ -265,8 +267,8 @@ sw_t sw_output(sw_t x, const char *name)
     if (!sw_valid(x)) return sw__graph_error(g, SW_ERR_ARGUMENT, "output '%s': its value is not valid", name);
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         if (strcmp(g->outputs[i].name, name) != 0) continue;
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "output '%s': %%%u already has this name: names of outputs are unique",
-                               name, g->outputs[i].node);
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "output '%s': %%%u already has this name: names of outputs are "
+                               "unique", name, g->outputs[i].node);
     }
     const char *const own = sw__arena_strdup(&g->arena, name);
     if (own == NULL ||
@@ -276,7 +278,7 @@ sw_t sw_output(sw_t x, const char *name)
     return x;
 }
 
-/* ---- packed groups ------------------------------------------------------------------------------------------------ */
+/* ---- packed groups -------------------------------------------------------------------------------------------- */
 
 enum { GROUP_ALIGN = 16 }; /* elements: one cache line of f32, and whole vectors for every instruction set */
 
@@ -302,7 +304,8 @@ static int64_t place_group(sw_graph *g, const sw_t *vars, uint32_t n, int64_t *p
         place[i] = total;
         const int64_t size = sw__dims_product(v->dim, v->rank);
         if (size > INT64_MAX / 8 - GROUP_ALIGN - total) {
-            sw__graph_error(g, SW_ERR_SHAPE, "group: with variable '%s' it has more elements than 64 bits can count", v->name);
+            sw__graph_error(g, SW_ERR_SHAPE, "group: with variable '%s' it has more elements than 64 bits can "
+                            "count", v->name);
             return -1;
         }
         total += (size + GROUP_ALIGN - 1) / GROUP_ALIGN * GROUP_ALIGN;

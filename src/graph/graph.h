@@ -32,16 +32,16 @@ typedef enum sw__act { SW_ACT_NONE = 0, SW_ACT_RELU } sw__act;
 
 /* Attributes are compared and hashed as bytes: always start from a zeroed union. */
 typedef union sw__attr {
-    struct { double value; int64_t ivalue; } constant;      /* CONST: value for floats, ivalue for integers and bool; both set */
+    struct { double value; int64_t ivalue; } constant;      /* CONST: value for floats, ivalue for the rest; both set */
     struct { const void *data; size_t bytes; } literal;     /* LITERAL: in the graph's arena */
     struct {
-        int axis;                                           /* IOTA, CONCAT, ARG*, SCAN, SORT, GATHER, SCATTER, SOFTMAX, … */
+        int axis;                                           /* IOTA, CONCAT, ARG*, SCAN, SORT, GATHER, SOFTMAX, … */
         bool flag;                                          /* SCAN: reverse; SORT, ARGSORT: descending */
         int64_t size;                                       /* EMBEDDING_GRAD: rows; OUTPUT: axis is the index k */
     } axis;
-    struct { uint64_t seed; uint32_t stream; } random;      /* seed: already folded to 32 bits, the first word of the key */
-    struct { uint32_t index; } slot;                        /* INPUT: graph->inputs, VAR: graph->vars, VARPACK, PACK: graph->groups */
-    struct { bool second; } tie;                            /* MAX, MIN at equality: second operand takes all (relu) or half each */
+    struct { uint64_t seed; uint32_t stream; } random;      /* seed: folded to 32 bits, the first word of the key */
+    struct { uint32_t index; } slot;                        /* INPUT: inputs, VAR: vars, VARPACK and PACK: groups */
+    struct { bool second; } tie;                            /* MAX, MIN of equals: second gets all dy (relu) or half */
     struct { uint8_t axes[SW_MAX_RANK]; } perm;
     struct { int64_t lo[SW_MAX_RANK], hi[SW_MAX_RANK], interior[SW_MAX_RANK]; double value; } pad;
     struct { int64_t start[SW_MAX_RANK], stop[SW_MAX_RANK], step[SW_MAX_RANK]; } slice;
@@ -115,7 +115,7 @@ struct sw_graph {
     uint64_t seed;
     sw__text scope;          /* "layer1.0." while building inside that scope */
     size_t *scope_marks;     /* length of `scope` before each push */
-    size_t n_scopes, cap_scopes, lost_scopes; /* lost: pushes that failed (the graph has an error), to be popped first */
+    size_t n_scopes, cap_scopes, lost_scopes; /* lost: pushes that failed, to be popped first */
     sw_status status;        /* first error, sticky */
     char message[1024];
 };
@@ -135,12 +135,13 @@ typedef struct sw__op_info {
 
 extern const sw__op_info sw__op_table[SW_OP_COUNT];
 
-/* ---- building -------------------------------------------------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------------------------------------- */
 
 /* The one door through which nodes enter: checks the inputs, infers, appends. Sticky on error. attr NULL: zeros. For
  * *_given ops (sources) dtype, rank and dim come from `shape_of` (a node with those set); NULL otherwise.
  * CAST: dtype from shape_of->dtype; RESHAPE, EXPAND: dims from shape_of. */
-sw_t sw__node_add(sw_graph *g, sw__op op, const sw_t *in, uint32_t n_in, const sw__attr *attr, const sw__node *shape_of);
+sw_t sw__node_add(sw_graph *g, sw__op op, const sw_t *in, uint32_t n_in, const sw__attr *attr,
+                  const sw__node *shape_of);
 static inline sw__node *sw__node_of(sw_t t) { return &t.graph->nodes[t.id]; }
 static inline sw_t sw__value(sw_graph *g, uint32_t id) { return (sw_t){g, id}; }
 sw_t sw__graph_error(sw_graph *g, sw_status s, const char *fmt, ...) SW_PRINTF(3, 4); /* records, returns invalid */
@@ -158,12 +159,12 @@ sw_status sw__var_group(sw_graph *g, const sw_t *vars, uint32_t n, uint32_t *gro
 sw_t sw__varpack(sw_graph *g, uint32_t group);
 sw_t sw__pack(sw_graph *g, uint32_t group, const sw_t *values);
 
-/* ---- rewriting (passes): a fresh graph with the same inputs, variables, groups, names, seed --------------------------- */
+/* ---- rewriting (passes): a fresh graph with the same inputs, variables, groups, names, seed ------------------- */
 
 /* Shell of g without nodes; inputs, vars and groups are copied, their nodes to be added by the rewriting. */
 sw_status sw__graph_like(const sw_graph *g, sw_graph **out);
-/* Copies node id of g into out with inputs mapped through map[] (old id -> new value); keeps name and order. INPUT, VAR,
- * VARPACK, PACK keep their slots; registers assigns. */
+/* Copies node id of g into out with inputs mapped through map[] (old id -> new value); keeps name and order. INPUT,
+ * VAR, VARPACK, PACK keep their slots; registers assigns. */
 sw_t sw__node_copy(sw_graph *out, const sw_graph *g, uint32_t id, const sw_t *map);
 /* After all nodes were mapped: re-registers the outputs. */
 sw_status sw__graph_finish(sw_graph *out, const sw_graph *g, const sw_t *map);

@@ -2,7 +2,7 @@
  * Called by sw__node_add, which puts the op, its id and the scope in front of a message. */
 #include "graph/infer.h"
 
-/* ---- checks ----------------------------------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------------------------- */
 
 static bool is_int(sw_dtype t)
 {
@@ -83,7 +83,7 @@ sw_status sw__want_dims(const sw_graph *g, const sw__node *n, uint32_t i, int ra
                     sw__dims_text(rank, dim, want, sizeof want), why);
 }
 
-/* ---- sources ---------------------------------------------------------------------------------------------------------- */
+/* ---- sources -------------------------------------------------------------------------------------------------- */
 
 /* Type and shape were given; sources still have their own conditions. */
 sw_status sw__infer_given(const sw_graph *g, sw__node *n)
@@ -107,7 +107,7 @@ sw_status sw__infer_given(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- pointwise -------------------------------------------------------------------------------------------------------- */
+/* ---- pointwise ------------------------------------------------------------------------------------------------ */
 
 /* Same type and shape as the input: neg, copy, stop_gradient, all_reduce, and along an axis scan and sort. */
 sw_status sw__infer_unary(const sw_graph *g, sw__node *n)
@@ -181,7 +181,7 @@ sw_status sw__infer_where(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- movement --------------------------------------------------------------------------------------------------------- */
+/* ---- movement ------------------------------------------------------------------------------------------------- */
 
 sw_status sw__infer_reshape(const sw_graph *g, sw__node *n)
 {
@@ -189,8 +189,9 @@ sw_status sw__infer_reshape(const sw_graph *g, sw__node *n)
     n->dtype = x->dtype;
     if (sw__node_elements(n) == sw__node_elements(x)) return SW_OK;
     char from[SW__TEXT_BYTES], to[SW__TEXT_BYTES];
-    return sw__fail(SW_ERR_SHAPE, "%s has %lld elements, %s has %lld: they must be equal", sw__value_text(g, n->in[0], from),
-                    (long long)sw__node_elements(x), sw__dims_text(n->rank, n->dim, to, sizeof to),
+    return sw__fail(SW_ERR_SHAPE, "%s has %lld elements, %s has %lld: they must be equal",
+                    sw__value_text(g, n->in[0], from), (long long)sw__node_elements(x),
+                    sw__dims_text(n->rank, n->dim, to, sizeof to),
                     (long long)sw__node_elements(n));
 }
 
@@ -205,7 +206,8 @@ sw_status sw__infer_permute(const sw_graph *g, sw__node *n)
         if (axis >= x->rank || (seen >> axis & 1u) != 0) {
             char text[SW__TEXT_BYTES];
             return sw__fail(SW_ERR_SHAPE, "axes of %s: entry %d names axis %d %s: each axis must be named once",
-                            sw__value_text(g, n->in[0], text), i, axis, axis >= x->rank ? "that is not there" : "again");
+                            sw__value_text(g, n->in[0], text), i, axis,
+                            axis >= x->rank ? "that is not there" : "again");
         }
         seen |= 1u << axis;
         n->dim[i] = x->dim[axis];
@@ -305,7 +307,7 @@ sw_status sw__infer_pack(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- reduce and order ------------------------------------------------------------------------------------------------- */
+/* ---- reduce and order ----------------------------------------------------------------------------------------- */
 
 sw_status sw__infer_reduce(const sw_graph *g, sw__node *n)
 {
@@ -343,7 +345,7 @@ sw_status sw__infer_argsort(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- index and contract ----------------------------------------------------------------------------------------------- */
+/* ---- index and contract --------------------------------------------------------------------------------------- */
 
 /* The index has the tensor's shape but for the axis. */
 static sw_status index_fits(const sw_graph *g, const sw__node *n)
@@ -405,7 +407,7 @@ sw_status sw__infer_dot(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- control ---------------------------------------------------------------------------------------------------------- */
+/* ---- control -------------------------------------------------------------------------------------------------- */
 
 /* The group that a VAR or VARPACK node belongs to, -1 if none. */
 static int64_t group_of(const sw_graph *g, const sw__node *n)

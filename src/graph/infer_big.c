@@ -2,7 +2,7 @@
  * Called by sw__node_add, which puts the op, its id and the scope in front of a message. */
 #include "graph/infer.h"
 
-/* ---- matmul ----------------------------------------------------------------------------------------------------------- */
+/* ---- matmul --------------------------------------------------------------------------------------------------- */
 
 static sw_status want_act(int32_t act)
 {
@@ -18,15 +18,15 @@ sw_status sw__infer_matmul(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- windows: convolution and pooling --------------------------------------------------------------------------------- */
+/* ---- windows: convolution and pooling ------------------------------------------------------------------------- */
 
 /* One spatial axis under a sliding window: how many positions there are. `what` names the window. */
 static sw_status slide(const char *what, int axis, int64_t size, int64_t kernel, int64_t stride, int64_t lo, int64_t hi,
                        int64_t dilation, int64_t *out)
 {
     if (kernel < 1 || stride < 1 || dilation < 1 || lo < 0 || hi < 0)
-        return sw__fail(SW_ERR_ARGUMENT, "spatial axis %d: kernel %lld, stride %lld, dilation %lld must be at least 1 and "
-                        "padding %lld, %lld not negative", axis, (long long)kernel, (long long)stride,
+        return sw__fail(SW_ERR_ARGUMENT, "spatial axis %d: kernel %lld, stride %lld, dilation %lld must be at least "
+                        "1 and padding %lld, %lld not negative", axis, (long long)kernel, (long long)stride,
                         (long long)dilation, (long long)lo, (long long)hi);
     int64_t padded, reach;
     if (__builtin_add_overflow(size, lo, &padded) || __builtin_add_overflow(padded, hi, &padded) ||
@@ -51,11 +51,11 @@ static sw_status conv_shape(const sw__attr *attr, const int64_t *x, const int64_
     sw__dims_text(nd + 2, w, ws, sizeof ws);
     if (groups < 1) return sw__fail(SW_ERR_ARGUMENT, "groups is %lld: it must be at least 1", (long long)groups);
     if (x[1] % groups != 0 || w[0] % groups != 0)
-        return sw__fail(SW_ERR_SHAPE, "%lld channels in (x %s) and %lld out (weight %s) must be multiples of groups = %lld",
-                        (long long)x[1], xs, (long long)w[0], ws, (long long)groups);
+        return sw__fail(SW_ERR_SHAPE, "%lld channels in (x %s) and %lld out (weight %s) must be multiples of "
+                        "groups = %lld", (long long)x[1], xs, (long long)w[0], ws, (long long)groups);
     if (w[1] != x[1] / groups)
-        return sw__fail(SW_ERR_SHAPE, "x %s has %lld channels in %lld groups, so the weight %s must have %lld in axis 1, "
-                        "not %lld", xs, (long long)x[1], (long long)groups, ws, (long long)(x[1] / groups),
+        return sw__fail(SW_ERR_SHAPE, "x %s has %lld channels in %lld groups, so the weight %s must have %lld in "
+                        "axis 1, not %lld", xs, (long long)x[1], (long long)groups, ws, (long long)(x[1] / groups),
                         (long long)w[1]);
     out[0] = x[0];
     out[1] = w[0];
@@ -130,8 +130,9 @@ static sw_status pool_shape(const sw__attr *attr, const int64_t *x, int64_t *out
         const sw_status st = slide("window", i, x[i + 2], kernel, attr->pool.stride[i], lo, hi, 1, &out[i + 2]);
         if (st != SW_OK) return sw__prefix(st, "x %s", text);
         if (lo >= kernel || hi >= kernel || x[i + 2] == 0)
-            return sw__fail(SW_ERR_SHAPE, "x %s, spatial axis %d: with a window of %lld, padding %lld, %lld there would be "
-                            "windows of nothing but padding", text, i, (long long)kernel, (long long)lo, (long long)hi);
+            return sw__fail(SW_ERR_SHAPE, "x %s, spatial axis %d: with a window of %lld, padding %lld, %lld there "
+                            "would be windows of nothing but padding", text, i, (long long)kernel, (long long)lo,
+                            (long long)hi);
     }
     return SW_OK;
 }
@@ -197,7 +198,7 @@ sw_status sw__infer_like0(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- norms ------------------------------------------------------------------------------------------------------------ */
+/* ---- norms ---------------------------------------------------------------------------------------------------- */
 
 /* Operands from `first` on are [C], C being axis 1 of operand 0. */
 static sw_status per_channel(const sw_graph *g, const sw__node *n, uint32_t first)
@@ -242,7 +243,7 @@ sw_status sw__infer_layer_norm(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- losses and embedding --------------------------------------------------------------------------------------------- */
+/* ---- losses and embedding ------------------------------------------------------------------------------------- */
 
 /* logits [R, C], target [R] of class indices or [R, C] of probabilities -> [R]. */
 sw_status sw__infer_cross_entropy(const sw_graph *g, sw__node *n)
@@ -293,7 +294,7 @@ sw_status sw__infer_embedding_grad(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* ---- further outputs -------------------------------------------------------------------------------------------------- */
+/* ---- further outputs ------------------------------------------------------------------------------------------ */
 
 /* batch_norm: mean, var; batch_norm_grad: dweight, dbias: all [C]. */
 static void output_per_channel(const sw__node *from, sw__node *n)

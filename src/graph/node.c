@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* ---- about a value -------------------------------------------------------------------------------------------------- */
+/* ---- about a value -------------------------------------------------------------------------------------------- */
 
 bool sw_valid(sw_t t)
 {
@@ -54,7 +54,7 @@ bool sw__same_shape(const sw__node *a, const sw__node *b)
     return a->rank == b->rank && memcmp(a->dim, b->dim, a->rank * sizeof a->dim[0]) == 0;
 }
 
-/* ---- values in messages ----------------------------------------------------------------------------------------------- */
+/* ---- values in messages --------------------------------------------------------------------------------------- */
 
 char *sw__dims_text(int rank, const int64_t *dim, char *buf, size_t size)
 {
@@ -90,30 +90,34 @@ char *sw__op_label(const sw_graph *g, sw__op op, uint32_t id, char *buf, size_t 
     if (id != 0) snprintf(number, sizeof number, " %%%u", id);
     /* Without the scope's last point. */
     const int scope = (int)SW_MIN(g->scope.len, size);
-    snprintf(buf, size, "%s%s%s%.*s%s", sw__op_table[op].name, number, scope > 0 ? " in '" : "", scope > 0 ? scope - 1 : 0,
-             scope > 0 ? g->scope.s : "", scope > 0 ? "'" : "");
+    snprintf(buf, size, "%s%s%s%.*s%s", sw__op_table[op].name, number, scope > 0 ? " in '" : "",
+             scope > 0 ? scope - 1 : 0, scope > 0 ? g->scope.s : "", scope > 0 ? "'" : "");
     return buf;
 }
 
-/* ---- adding ------------------------------------------------------------------------------------------------------------ */
+/* ---- adding --------------------------------------------------------------------------------------------------- */
+
+/* All are values of g; otherwise the error is recorded in g. */
+static bool values_of(sw_graph *g, sw__op op, const sw_t *xs, uint32_t n)
+{
+    if (g->status != SW_OK) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const bool foreign = xs[i].graph != NULL && xs[i].graph != g;
+        if (!foreign && sw_valid(xs[i])) continue;
+        sw__op_error(g, op, SW_ERR_ARGUMENT, "operand %u %s", i + 1,
+                     foreign ? "belongs to another graph: values of two graphs do not mix"
+                             : "is no value (SW_NONE, or never set)");
+        return false;
+    }
+    return true;
+}
 
 bool sw__operands(sw__op op, const sw_t *xs, uint32_t n, sw_t *invalid)
 {
     sw_graph *g = NULL;
     for (uint32_t i = 0; i < n && g == NULL; i++) g = xs[i].graph;
     *invalid = (sw_t){ g, 0 };
-    if (g == NULL || g->status != SW_OK) return false;
-    for (uint32_t i = 0; i < n; i++) {
-        if (xs[i].graph != NULL && xs[i].graph != g) {
-            sw__op_error(g, op, SW_ERR_ARGUMENT, "operand %u belongs to another graph: values of two graphs do not mix",
-                         i + 1);
-            return false;
-        }
-        if (sw_valid(xs[i])) continue;
-        sw__op_error(g, op, SW_ERR_ARGUMENT, "operand %u is no value (SW_NONE, or never set)", i + 1);
-        return false;
-    }
-    return true;
+    return g != NULL && values_of(g, op, xs, n);
 }
 
 static bool right_number(sw_graph *g, sw__op op, uint32_t n_in)
@@ -201,12 +205,9 @@ static void copy_attr(sw__attr *to, const sw__attr *from, sw__attr_kind kind)
 sw_t sw__node_add(sw_graph *g, sw__op op, const sw_t *in, uint32_t n_in, const sw__attr *attr, const sw__node *shape_of)
 {
     if (g == NULL || g->status != SW_OK) return (sw_t){ g, 0 };
-    if (op <= SW_OP_NONE || op >= SW_OP_COUNT) return sw__graph_error(g, SW_ERR_ARGUMENT, "there is no op number %d", (int)op);
-    sw_t invalid;
-    if (n_in > 0 && !sw__operands(op, in, n_in, &invalid)) return (sw_t){ g, 0 };
-    if (n_in > 0 && invalid.graph != g)
-        return sw__op_error(g, op, SW_ERR_ARGUMENT, "operand 1 belongs to another graph: values of two graphs do not mix");
-    if (!right_number(g, op, n_in)) return (sw_t){ g, 0 };
+    if (op <= SW_OP_NONE || op >= SW_OP_COUNT)
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "there is no op number %d", (int)op);
+    if (!right_number(g, op, n_in) || !values_of(g, op, in, n_in)) return (sw_t){ g, 0 };
     /* Copies first: attr and shape_of may point into g->nodes, which make_room can move. */
     sw__node n;
     memset(&n, 0, sizeof n);

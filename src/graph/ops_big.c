@@ -2,7 +2,7 @@
  * operands to the one form that the node has. Between swoop/graph.h and sw__node_add. */
 #include "graph/build.h"
 
-/* ---- matmul ----------------------------------------------------------------------------------------------------------- */
+/* ---- matmul --------------------------------------------------------------------------------------------------- */
 
 /* a [B…, M, K] x b [K, N]: one product of [B M, K] and [K, N], for a row-major a only another reading of it. */
 static sw_t matmul_flat(sw_t a, sw_t b)
@@ -48,14 +48,14 @@ sw_t sw_matmul(sw_t a, sw_t b)
     sw_t invalid;
     if (!sw__operands(SW_OP_MATMUL, xs, 2, &invalid)) return invalid;
     if (sw_rank(a) == 0 || sw_rank(b) == 0)
-        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "operand %d is a scalar: sw_mul multiplies by a scalar",
+        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "operand %d is a scalar: sw_mul multiplies by one",
                             sw_rank(a) == 0 ? 1 : 2);
     const bool vector_a = sw_rank(a) == 1, vector_b = sw_rank(b) == 1;
     const int64_t k_a = sw_dim(a, -1), k_b = sw_dim(b, vector_b ? 0 : -2);
     char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
     if (k_a != k_b) /* the shape rule would see it too, but after operands were reshaped and expanded */
-        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "inner sizes differ: %s x %s (%lld against %lld): the last "
-                            "axis of the left side must equal the last but one of the right",
+        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "inner sizes differ: %s x %s (%lld against %lld): "
+                            "the last axis of the left side must equal the last but one of the right",
                             sw__value_text(a.graph, a.id, left), sw__value_text(b.graph, b.id, right), (long long)k_a,
                             (long long)k_b);
     if (vector_a) a = sw_reshape(a, 2, (int64_t[]){ 1, sw_dim(a, 0) });
@@ -79,8 +79,9 @@ sw_t sw_linear_op(sw_t x, sw_t weight, sw_t bias)
     const int last = from.rank - 1;
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (from.rank < 1 || sw_rank(weight) != 2 || sw_dim(x, -1) != sw_dim(weight, 1))
-        return sw__op_error(x.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "linear takes x [.., K] and a weight [N, K]; x is %s, the "
-                            "weight %s", sw__value_text(x.graph, x.id, a), sw__value_text(x.graph, weight.id, b));
+        return sw__op_error(x.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "linear takes x [.., K] and a weight [N, K]; x is "
+                            "%s, the weight %s", sw__value_text(x.graph, x.id, a),
+                            sw__value_text(x.graph, weight.id, b));
     int64_t dim[SW_MAX_RANK];
     memcpy(dim, from.dim, sizeof dim);
     dim[last] = sw_dim(weight, 0);
@@ -89,7 +90,7 @@ sw_t sw_linear_op(sw_t x, sw_t weight, sw_t bias)
     return sw_reshape(sw__node_add(x.graph, SW_OP_MATMUL, xs, n, NULL, NULL), from.rank, dim);
 }
 
-/* ---- convolution and pooling ------------------------------------------------------------------------------------------ */
+/* ---- convolution and pooling ---------------------------------------------------------------------------------- */
 
 /* Spatial axes of x [N, C, spatial…], 0 and the error recorded if it has none or too many. */
 static int spatial(sw__op op, sw_t x)
@@ -134,7 +135,8 @@ static sw_t pool(sw__op op, sw_t x, const sw_pool_options *o)
 {
     sw_t invalid;
     if (!sw__operands(op, &x, 1, &invalid)) return invalid;
-    if (o == NULL) return sw__op_error(x.graph, op, SW_ERR_ARGUMENT, "the options are NULL: they hold the kernel's size");
+    if (o == NULL)
+        return sw__op_error(x.graph, op, SW_ERR_ARGUMENT, "the options are NULL: they hold the kernel's size");
     const int nd = spatial(op, x);
     if (nd == 0) return (sw_t){ x.graph, 0 };
     sw__attr attr;
@@ -160,7 +162,7 @@ sw_t sw_avg_pool_op(sw_t x, const sw_pool_options *o)
     return pool(SW_OP_AVG_POOL, x, o);
 }
 
-/* ---- norms ------------------------------------------------------------------------------------------------------------ */
+/* ---- norms ---------------------------------------------------------------------------------------------------- */
 
 sw_t sw__output_of(sw_t t, int k)
 {
@@ -194,7 +196,7 @@ sw_t sw_layer_norm_op(sw_t x, sw_t weight, sw_t bias, int n_axes, double eps)
     return sw__node_add(x.graph, SW_OP_LAYER_NORM, xs, n, &attr, NULL);
 }
 
-/* ---- losses and embedding --------------------------------------------------------------------------------------------- */
+/* ---- losses and embedding ------------------------------------------------------------------------------------- */
 
 sw_t sw_cross_entropy_rows(sw_t logits, sw_t target)
 {
@@ -205,8 +207,9 @@ sw_t sw_cross_entropy_rows(sw_t logits, sw_t target)
     const bool same = sw__same_shape(&from, &to);
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (lead < 0 || (!same && (to.rank != lead || memcmp(from.dim, to.dim, (size_t)lead * sizeof to.dim[0]) != 0)))
-        return sw__op_error(logits.graph, SW_OP_CROSS_ENTROPY, SW_ERR_SHAPE, "logits are %s, the target %s: it must be class "
-                            "indices (the logits' shape without the last axis) or probabilities (the logits' shape)",
+        return sw__op_error(logits.graph, SW_OP_CROSS_ENTROPY, SW_ERR_SHAPE, "logits are %s, the target %s: it must "
+                            "be class indices (the logits' shape without the last axis) or probabilities (the "
+                            "logits' shape)",
                             sw__value_text(logits.graph, logits.id, a), sw__value_text(logits.graph, target.id, b));
     const int64_t matrix[2] = { sw__dims_product(from.dim, lead), from.dim[lead] };
     xs[0] = sw_reshape(logits, 2, matrix);

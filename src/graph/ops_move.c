@@ -39,8 +39,8 @@ static bool fill_in(sw_t x, sw__node *to)
     for (int i = 0; i < to->rank; i++) {
         const bool overflow = to->dim[i] > 0 && known > INT64_MAX / to->dim[i];
         if (to->dim[i] < -1 || overflow || (to->dim[i] == -1 && hole >= 0)) {
-            sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "%s to %s: sizes must not be negative, but for one -1 that is "
-                         "worked out, nor overflow", from, want);
+            sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "%s to %s: sizes must not be negative, but for one -1 "
+                         "that is worked out, nor overflow", from, want);
             return false;
         }
         if (to->dim[i] == -1)
@@ -51,8 +51,8 @@ static bool fill_in(sw_t x, sw__node *to)
     if (hole < 0) return true;
     const int64_t elements = sw_elements(x);
     if (known == 0 || elements % known != 0) {
-        sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "%s to %s: %lld elements cannot be shared out so that the -1 has "
-                     "one whole value: give it", from, want, (long long)elements);
+        sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "%s to %s: %lld elements cannot be shared out so that the "
+                     "-1 has one whole value: give it", from, want, (long long)elements);
         return false;
     }
     to->dim[hole] = elements / known;
@@ -122,8 +122,8 @@ sw_t sw_expand(sw_t x, int rank, const int64_t *shape)
     }
     if (fits) return sw__expand_to(x, rank, to.dim);
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
-    return sw__op_error(x.graph, SW_OP_EXPAND, SW_ERR_SHAPE, "%s cannot be expanded to %s: only axes of size 1 can grow, and "
-                        "new axes come in front", sw__value_text(x.graph, x.id, a),
+    return sw__op_error(x.graph, SW_OP_EXPAND, SW_ERR_SHAPE, "%s cannot be expanded to %s: only axes of size 1 can "
+                        "grow, and new axes come in front", sw__value_text(x.graph, x.id, a),
                         sw__dims_text(rank, to.dim, b, sizeof b));
 }
 
@@ -132,7 +132,7 @@ sw_t sw_pad(sw_t x, const int64_t *lo, const int64_t *hi, const int64_t *interio
     if (!usable(x)) return refuse(SW_OP_PAD, x);
     const int rank = sw_rank(x);
     if (rank > 0 && (lo == NULL || hi == NULL))
-        return sw__op_error(x.graph, SW_OP_PAD, SW_ERR_ARGUMENT, "lo or hi is NULL: one entry an axis is wanted");
+        return sw__op_error(x.graph, SW_OP_PAD, SW_ERR_ARGUMENT, "lo or hi is NULL: one entry an axis wanted");
     sw__attr attr;
     memset(&attr, 0, sizeof attr);
     attr.pad.value = value;
@@ -151,7 +151,7 @@ sw_t sw_slice(sw_t x, const int64_t *start, const int64_t *stop, const int64_t *
     if (!usable(x)) return refuse(SW_OP_SLICE, x);
     const int rank = sw_rank(x);
     if (rank > 0 && (start == NULL || stop == NULL))
-        return sw__op_error(x.graph, SW_OP_SLICE, SW_ERR_ARGUMENT, "start or stop is NULL: one entry an axis is wanted");
+        return sw__op_error(x.graph, SW_OP_SLICE, SW_ERR_ARGUMENT, "start or stop is NULL: one entry an axis wanted");
     sw__attr attr;
     memset(&attr, 0, sizeof attr);
     bool same = true;

@@ -2,7 +2,7 @@
  * Between swoop/graph.h and sw__node_add. */
 #include "graph/build.h"
 
-/* ---- reduce ----------------------------------------------------------------------------------------------------------- */
+/* ---- reduce --------------------------------------------------------------------------------------------------- */
 
 /* x without the axes of `axes`, which have size 1. */
 static sw_t squeeze(sw_t x, uint32_t axes)
@@ -15,7 +15,7 @@ static sw_t squeeze(sw_t x, uint32_t axes)
     return sw_reshape(x, rank, dim);
 }
 
-/* The bits of axes that x has; SW_ALL_AXES means all there are, any other bit beyond them is left for the shape rule. */
+/* The bits of axes that x has; SW_ALL_AXES means all there are, other bits beyond them are left for the shape rule. */
 static uint32_t axes_of(sw_t x, uint32_t axes)
 {
     return axes == SW_ALL_AXES && sw_valid(x) ? (1u << sw_rank(x)) - 1 : axes;
@@ -52,8 +52,8 @@ sw_t sw_prod(sw_t x, uint32_t axes, bool keep)
 sw_t sw_mean(sw_t x, uint32_t axes, bool keep)
 {
     if (sw_valid(x) && !sw__dtype_is_float(sw_type(x)))
-        return sw__op_error(x.graph, SW_OP_REDUCE_SUM, SW_ERR_SHAPE, "the mean needs a floating-point type, not %s: sw_cast "
-                            "it first", sw_dtype_name(sw_type(x)));
+        return sw__op_error(x.graph, SW_OP_REDUCE_SUM, SW_ERR_SHAPE, "the mean needs a floating-point type, not %s: "
+                            "sw_cast it first", sw_dtype_name(sw_type(x)));
     const sw_t sum = sw_sum(x, axes, keep);
     if (!sw_valid(sum)) return sum;
     int64_t count = 1;
@@ -62,7 +62,7 @@ sw_t sw_mean(sw_t x, uint32_t axes, bool keep)
     return sw_div(sum, sw__const_like(sum, (double)count));
 }
 
-/* ---- order ------------------------------------------------------------------------------------------------------------ */
+/* ---- order ---------------------------------------------------------------------------------------------------- */
 
 static sw_t along(sw__op op, sw_t x, int axis, bool flag)
 {
@@ -113,7 +113,7 @@ sw_t sw_log_softmax(sw_t x, int axis)
     return along(SW_OP_LOG_SOFTMAX, x, axis, false);
 }
 
-/* ---- index and contract ----------------------------------------------------------------------------------------------- */
+/* ---- index and contract --------------------------------------------------------------------------------------- */
 
 static sw_t indexed(sw__op op, const sw_t *xs, uint32_t n, int axis)
 {
@@ -151,7 +151,7 @@ sw_t sw_dot(sw_t a, sw_t b)
     return sw__node_add(a.graph != NULL ? a.graph : b.graph, SW_OP_DOT, xs, 2, NULL, NULL);
 }
 
-/* ---- control ---------------------------------------------------------------------------------------------------------- */
+/* ---- control -------------------------------------------------------------------------------------------------- */
 
 sw_t sw_assign(sw_t variable, sw_t value)
 {

@@ -7,9 +7,9 @@ static bool shape_node(sw_graph *g, sw__op op, sw_dtype type, int rank, const in
 {
     if (g == NULL || g->status != SW_OK) return false;
     if (sw_dtype_size(type) == 0 || rank < 0 || rank > SW_MAX_RANK || (rank > 0 && shape == NULL)) {
-        sw__op_error(g, op, SW_ERR_ARGUMENT, "type %d, rank %d, shape %s: the type must be a SW_F32 and the like, the rank 0 "
-                     "to %d, and a rank above 0 needs a shape", (int)type, rank, shape == NULL ? "NULL" : "given",
-                     SW_MAX_RANK);
+        sw__op_error(g, op, SW_ERR_ARGUMENT, "type %d, rank %d, shape %s: the type must be a SW_F32 and the like, "
+                     "the rank 0 to %d, and a rank above 0 needs a shape", (int)type, rank,
+                     shape == NULL ? "NULL" : "given", SW_MAX_RANK);
         return false;
     }
     *n = (sw__node){ .dtype = (uint8_t)type, .rank = (uint8_t)rank };
@@ -17,8 +17,8 @@ static bool shape_node(sw_graph *g, sw__op op, sw_dtype type, int rank, const in
     return true;
 }
 
-/* Both views of the value: for integers and bool what a cast gives, for floats the double as it is. It is not rounded to
- * the type: a backend that computes in double (ref) has the full constant. */
+/* Both views of the value: for integers and bool what a cast gives, for floats the double as it is. It is not rounded
+ * to the type: a backend that computes in double (ref) has the full constant. */
 static sw__attr const_attr(sw_dtype type, double value)
 {
     sw__attr attr;

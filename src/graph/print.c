@@ -2,7 +2,7 @@
  * Beside rewrite.c; used by sw_graph_print and by the dumps between passes. */
 #include "graph/build.h"
 
-/* ---- attributes ------------------------------------------------------------------------------------------------------- */
+/* ---- attributes ----------------------------------------------------------------------------------------------- */
 
 static void put_list(sw__text *t, const char *name, const int64_t *v, int n)
 {
@@ -174,7 +174,7 @@ static void put_order(const sw__node *n, sw__text *t)
     if (!plain) put_list(t, "order", order, n->rank);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------- */
+/* ---- text ----------------------------------------------------------------------------------------------------- */
 
 /* A name between quotes, with what would break the line or the quotes escaped. */
 static void put_quoted(sw__text *t, const char *s, char quote)
@@ -219,7 +219,7 @@ static void print_text(const sw_graph *g, sw__text *t)
     }
 }
 
-/* ---- dot -------------------------------------------------------------------------------------------------------------- */
+/* ---- dot ------------------------------------------------------------------------------------------------------ */
 
 static void dot_node(const sw_graph *g, uint32_t id, sw__text *t)
 {
