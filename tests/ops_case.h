@@ -7,7 +7,7 @@
 #include "pass/pass.h"
 #include "swoop/device.h"
 
-/* What an operand is filled with. All are reproducible; floats are rounded to float, so that all devices get the same. */
+/* What an operand is filled with. Reproducible; floats are rounded to float, so that all devices get the same. */
 typedef enum fill {
     NORMAL = 1,   /* mean 0, standard deviation 1 */
     POSITIVE,     /* uniform in [0.5, 2.5) */
