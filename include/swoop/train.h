@@ -171,6 +171,7 @@ typedef struct sw_eval_result {
     int64_t *confusion;  /* [classes][classes], true by predicted; NULL for values. sw_eval_result_free */
     char **class_names;  /* entries may be NULL */
     char model[256], file[1024];
+    char data[256], split[8]; /* what it was evaluated on */
 } sw_eval_result;
 /* path: a run folder (its best.safetensors) or a model file. data, split: what to evaluate on (NULL: the run's own data,
  * "test" or else "val" split). device: NULL: auto. */
@@ -185,6 +186,7 @@ typedef struct sw_prediction {
     const float *outputs; /* classes: probabilities; else values */
     int64_t label;        /* classes: the likeliest; else -1 */
     const char *class_name; /* NULL where there is none */
+    const char *const *class_names; /* [n], entries may be NULL; or NULL. Valid during the call */
 } sw_prediction;
 typedef sw_status (*sw_prediction_fn)(void *context, const sw_prediction *p);
 SW_API sw_status sw_run_predict(const char *path, const char *data, const char *split, const char *device, int threads,

@@ -8,6 +8,7 @@
 
 typedef struct infer {
     char file[SW__PATH], config[SW__PATH]; /* the model file; the run's config.yaml or "" */
+    const char *split;                     /* that was opened */
     sw__model_about about;
     sw_dataset *data;
     sw_device *device;
@@ -55,6 +56,7 @@ static sw_status open_own_data(infer *s, const char *split)
         st = sw__fail(SW_ERR_ARGUMENT, "split '%s': choose from train, val, test", split);
     if (st == SW_OK && !*wanted) st = sw__fail(SW_ERR_ARGUMENT, "%s: the run had no %s data", s->config, split);
     if (st == SW_OK) {
+        s->split = split ? split : "test";
         s->data = *wanted;
         *wanted = NULL;
     }
@@ -72,6 +74,7 @@ static sw_status open_data(infer *s, const char *data, const char *split, bool l
                             .num_classes = labels ? s->about.classes : 0,
                             .target = labels ? SW_TARGET_AUTO : SW_TARGET_NONE, .shape_rank = s->about.x_rank};
     memcpy(o.shape, s->about.x_shape, sizeof o.shape);
+    s->split = o.split;
     return sw_dataset_open(data, &o, &s->data);
 }
 
@@ -110,6 +113,8 @@ static sw_status prepare_result(const infer *s, sw_eval_result *out)
 {
     snprintf(out->model, sizeof out->model, "%s", s->about.model);
     snprintf(out->file, sizeof out->file, "%.1020s", s->file);
+    snprintf(out->data, sizeof out->data, "%.255s", sw_dataset_about(s->data)->name);
+    snprintf(out->split, sizeof out->split, "%.7s", s->split);
     if (sw_dataset_about(s->data)->target != SW_TARGET_CLASS) return SW_OK;
     const int64_t n = s->about.outputs;
     out->confusion = sw__calloc((size_t)(n * n), sizeof *out->confusion);
@@ -166,7 +171,10 @@ static sw_status hand_over(const infer *s, float *outputs, int64_t first, int64_
     for (int64_t i = 0; i < n; i++) {
         sw_prediction p = {.index = first + i, .n = size, .outputs = outputs + i * size, .label = -1};
         if (classes) p.label = to_probabilities(outputs + i * size, size);
-        if (classes && s->about.class_names && p.label < s->about.classes) p.class_name = s->about.class_names[p.label];
+        if (classes && s->about.class_names && size <= s->about.classes) {
+            p.class_names = (const char *const *)s->about.class_names;
+            p.class_name = p.class_names[p.label];
+        }
         SW_TRY(each(context, &p));
     }
     return SW_OK;
