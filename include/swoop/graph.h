@@ -185,7 +185,8 @@ SW_API sw_t sw_argsort(sw_t x, int axis, bool descending); /* i64 */
 /* out[i][j][k] = x[index[i][j][k]][j][k] for axis 0 and rank 3 (ONNX GatherElements, torch.gather). index: i64 or i32,
  * x's shape but for `axis`. An index outside stops the run with an error that names the node. */
 SW_API sw_t sw_gather(sw_t x, sw_t index, int axis);
-/* base with out[index[i][j][k]][j][k] (+=, =, max=) src[i][j][k]; in order of i, so the result is reproducible. */
+/* base with out[index[i][j][k]][j][k] (+=, =, max=) src[i][j][k]; in order of i, so the result is reproducible. Gradients:
+ * of entries set at one place the last takes all; base and entries that equal the maximum share it equally. */
 SW_API sw_t sw_scatter_add(sw_t base, sw_t index, sw_t src, int axis);
 SW_API sw_t sw_scatter_set(sw_t base, sw_t index, sw_t src, int axis);
 SW_API sw_t sw_scatter_max(sw_t base, sw_t index, sw_t src, int axis);

@@ -3,6 +3,8 @@
  * Convolution and pooling: lower_window.c. */
 #include "graph/grad.h"
 
+#include <math.h>
+
 /* ---- matmul ------------------------------------------------------------------------------------------------------ */
 
 void sw__lower_matmul(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
@@ -51,9 +53,9 @@ void sw__lower_batch_norm(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *
 {
     const sw_t x = in[0];
     const int64_t channels = n->dim[1];
-    if (sw__node_elements(n) == 0) { /* nothing to take a mean of */
+    if (sw__node_elements(n) == 0) { /* the mean of nothing is no number */
         out[0] = sw__const_like(x, 0.0);
-        out[1] = out[2] = sw_full(g, (sw_dtype)n->dtype, 1, &channels, 0.0);
+        out[1] = out[2] = sw_full(g, (sw_dtype)n->dtype, 1, &channels, NAN);
         return;
     }
     sw_t mean, var;
@@ -71,7 +73,7 @@ void sw__lower_batch_norm_grad(sw_graph *g, const sw__node *n, const sw_t *in, s
 {
     const sw_t x = in[0], dy = in[1];
     const int64_t channels = n->dim[1];
-    if (sw__node_elements(n) == 0) {
+    if (sw__node_elements(n) == 0) { /* sums over nothing */
         out[0] = sw__const_like(x, 0.0);
         out[1] = out[2] = sw_full(g, (sw_dtype)n->dtype, 1, &channels, 0.0);
         return;
@@ -113,7 +115,7 @@ void sw__lower_layer_norm(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *
         int64_t dim[SW_MAX_RANK];
         for (int i = 0; i < n->rank; i++) dim[i] = i < n->rank - n->attr.norm.n_axes ? n->dim[i] : 1;
         out[0] = sw__const_like(x, 0.0);
-        out[1] = out[2] = sw_full(g, (sw_dtype)n->dtype, n->rank, dim, 0.0);
+        out[1] = out[2] = sw_full(g, (sw_dtype)n->dtype, n->rank, dim, NAN);
         return;
     }
     const double share = 1.0 / last_count(n);
@@ -176,9 +178,12 @@ void sw__lower_log_softmax(sw_graph *g, const sw__node *n, const sw_t *in, sw_t 
  * index goes through gather, so that a label out of range stops the run. */
 void sw__lower_cross_entropy(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
 {
-    (void)g;
     const sw_t x = in[0], target = in[1];
     const int64_t rows = sw_dim(x, 0), column[2] = { rows, 1 };
+    if (sw_dim(x, 1) == 0 && sw_rank(target) == 2) { /* a sum over no class, not 0 log(0) */
+        out[0] = sw_full(g, (sw_dtype)n->dtype, 1, n->dim, 0.0);
+        return;
+    }
     sw_t loss;
     if (sw_rank(target) == 1) {
         const sw_t top = sw_stop_gradient(sw_reduce_max(x, SW_AXIS(1), true));

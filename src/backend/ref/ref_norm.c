@@ -58,7 +58,7 @@ sw_status sw__ref_batch_norm_grad(const sw__ref_call *c)
         const double mean = ((const double *)c->in[3])[k], var = ((const double *)c->in[4])[k];
         const double rstd = 1 / sqrt(var + c->attr->norm.eps);
         const double dbias = (double)channel_sum(dy, NULL, &s, k, 0, false);
-        const double dweight = (double)channel_sum(x, dy, &s, k, mean, false) * rstd;
+        const double dweight = count > 0 ? (double)channel_sum(x, dy, &s, k, mean, false) * rstd : 0; /* mean is NaN */
         for (int64_t n = 0; n < s.n; n++)
             for (int64_t i = (n * s.c + k) * s.plane; i < (n * s.c + k + 1) * s.plane; i++)
                 dx[i] = weight[k] * rstd * (dy[i] - dbias / count - (x[i] - mean) * rstd * dweight / count);
