@@ -1,0 +1,234 @@
+/* step.c: one training step of a reference network, timed; the counterpart of torch_step.py, same JSON on stdout.
+ *   step --model resnet18 --threads 2 [--batch 32] [--steps 30] [--warmup 10] [--init FILE] [--device cpu] [--profile]
+ * A step is forward, loss, backward, update and reading the loss, on one fixed batch. --init takes the file that
+ * torch_step.py --save-init writes, so that both start from the same weights and data. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <swoop/swoop.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct network {
+    const char *name, *model;
+    int64_t batch;
+    int rank;
+    int64_t shape[3];
+    sw_optimizer optimizer;
+} network;
+
+static const network networks[] = {
+    {"mlp", "mlp:512,512", 64, 1, {784}, {.kind = SW_SGD, .lr = 0.01, .momentum = 0.9}},
+    {"lenet", "lenet", 64, 3, {1, 28, 28}, {.kind = SW_ADAM, .lr = 1e-3}},
+    {"resnet18", "resnet18", 32, 3, {3, 32, 32}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}},
+};
+
+static void check(sw_status st)
+{
+    if (st == SW_OK) return;
+    fprintf(stderr, "step: %s\n", sw_error());
+    exit(1);
+}
+
+/* Age of this process from /proc: 10 ms resolution, like torch_step.py's. */
+static double seconds_since_start(void)
+{
+    char line[4096];
+    struct timespec now;
+    unsigned long long ticks = 0;
+    FILE *f = fopen("/proc/self/stat", "r");
+    if (f && fgets(line, sizeof line, f)) {
+        const char *p = strrchr(line, ')');
+        for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
+        if (p) ticks = strtoull(p, NULL, 10);
+    }
+    if (f) fclose(f);
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double peak_rss_mib(void)
+{
+    char line[256];
+    double kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "VmHWM:", 6) == 0) kib = strtod(line + 6, NULL);
+    if (f) fclose(f);
+    return kib / 1024;
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What the command line asks for, and what is made of it. */
+typedef struct bench {
+    const network *net;
+    const char *device, *init;
+    int64_t batch;
+    int threads, steps, warmup;
+    bool profile;
+    sw_device *dev;
+    sw_params *params;
+    sw_program *program;
+} bench;
+
+static sw_graph *record(const bench *b)
+{
+    int64_t shape[4] = {b->batch};
+    for (int i = 0; i < b->net->rank; i++) shape[i + 1] = b->net->shape[i];
+    sw_graph *g = NULL;
+    check(sw_graph_new(&g));
+    const sw_t x = sw_input(g, "x", SW_F32, b->net->rank + 1, shape), y = sw_input(g, "y", SW_I64, 1, &b->batch);
+    const sw_t loss = sw_output(sw_cross_entropy(sw_model_build(b->net->model, x, 10), y), "loss");
+    check(sw_optimizer_apply(&b->net->optimizer, loss, NULL, 0));
+    return g;
+}
+
+static int64_t x_elements(const bench *b)
+{
+    int64_t n = b->batch;
+    for (int i = 0; i < b->net->rank; i++) n *= b->net->shape[i];
+    return n;
+}
+
+static void load(const bench *b)
+{
+    sw_safetensors *f = NULL;
+    check(sw_safetensors_open(b->init, &f));
+    for (int i = 0; i < sw_params_count(b->params); i++) {
+        sw_var_info v;
+        char name[300];
+        sw_array a;
+        check(sw_params_info(b->params, i, &v));
+        if (v.kind == SW_VAR_STATE) continue;
+        snprintf(name, sizeof name, "init.%s", v.name);
+        check(sw_safetensors_array(f, name, &a));
+        check(sw_params_set(b->params, i, a.dtype, a.data, v.elements));
+    }
+    sw_array x, y;
+    check(sw_safetensors_array(f, "x", &x));
+    check(sw_safetensors_array(f, "y", &y));
+    check(sw_program_set(b->program, sw_program_input(b->program, "x"), x.dtype, x.data, x_elements(b)));
+    check(sw_program_set(b->program, sw_program_input(b->program, "y"), y.dtype, y.data, b->batch));
+    sw_safetensors_close(f);
+}
+
+/* Roughly normal numbers (a sum of uniform ones) and labels, where no file gives them. */
+static void synthesize(const bench *b)
+{
+    const int64_t n = x_elements(b);
+    float *x = malloc((size_t)n * sizeof *x);
+    int64_t *y = malloc((size_t)b->batch * sizeof *y);
+    if (!x || !y) exit(1);
+    srand(1);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = -6;
+        for (int k = 0; k < 12; k++) x[i] += (float)rand() / (float)RAND_MAX;
+    }
+    for (int64_t i = 0; i < b->batch; i++) y[i] = rand() % 10;
+    check(sw_program_set(b->program, sw_program_input(b->program, "x"), SW_F32, x, n));
+    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, y, b->batch));
+    free(x);
+    free(y);
+}
+
+static double step(const bench *b, int64_t t)
+{
+    double scalars[3], loss;
+    static const char *const names[] = {SW_INPUT_LR, SW_INPUT_BIAS1, SW_INPUT_BIAS2};
+    sw_optimizer_scalars(&b->net->optimizer, t, b->net->optimizer.lr, &scalars[0], &scalars[1], &scalars[2]);
+    for (int i = 0; i < 3; i++) {
+        const int input = sw_program_input(b->program, names[i]);
+        if (input >= 0) check(sw_program_set(b->program, input, SW_F64, &scalars[i], 1));
+    }
+    check(sw_program_run(b->program));
+    check(sw_program_get(b->program, sw_program_output(b->program, "loss"), SW_F64, &loss, 1));
+    return loss;
+}
+
+static void run(bench *b)
+{
+    const double open_ms = now_ms();
+    check(sw_device_open(b->device, &(sw_device_options){.threads = b->threads}, &b->dev));
+    sw_graph *g = record(b);
+    check(sw_params_new(b->dev, g, 0, &b->params));
+    const double compile_ms = now_ms();
+    check(sw_compile(g, b->dev, &(sw_compile_options){.params = b->params, .profile = b->profile}, &b->program));
+    const double ready_ms = now_ms();
+    sw_graph_free(g);
+    if (b->init)
+        load(b);
+    else
+        synthesize(b);
+    int64_t t = 0;
+    double loss = step(b, t++);
+    const double first = seconds_since_start();
+    while (t < b->warmup) loss = step(b, t++);
+    double *times = malloc((size_t)b->steps * sizeof *times);
+    if (!times) exit(1);
+    for (int i = 0; i < b->steps; i++) {
+        const double start = now_ms();
+        loss = step(b, t++);
+        times[i] = now_ms() - start;
+    }
+    qsort(times, (size_t)b->steps, sizeof *times, by_value);
+    const sw_plan *plan = sw_program_plan(b->program);
+    printf("{\"model\": \"%s\", \"batch\": %lld, \"threads\": %d, \"device\": \"%s\", \"steps\": %d, \"median_ms\": %.4f, "
+           "\"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"setup_ms\": %.1f, \"compile_ms\": %.1f, "
+           "\"peak_rss_mib\": %.1f, \"plan_mib\": %.1f, \"launches\": %d, \"loss\": %.6f}\n",
+           b->net->name, (long long)b->batch, b->threads, b->device, b->steps, times[b->steps / 2], times[0],
+           times[b->steps * 9 / 10], first, compile_ms - open_ms, ready_ms - compile_ms, peak_rss_mib(),
+           (double)plan->total / 1048576, plan->launches, loss);
+    free(times);
+    char *table = NULL;
+    if (b->profile) {
+        check(sw_program_profile(b->program, SW_PROFILE_TABLE, &table));
+        fputs(table, stderr);
+        sw_string_free(table);
+    }
+    sw_program_free(b->program);
+    sw_params_free(b->params);
+    sw_device_close(b->dev);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"model", required_argument, 0, 'm'},  {"threads", required_argument, 0, 't'}, {"batch", required_argument, 0, 'b'},
+        {"steps", required_argument, 0, 's'},  {"warmup", required_argument, 0, 'w'},  {"init", required_argument, 0, 'i'},
+        {"device", required_argument, 0, 'd'}, {"profile", no_argument, 0, 'p'},       {0, 0, 0, 0}};
+    bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 10};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == 'm')
+            for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++)
+                if (strcmp(networks[i].name, optarg) == 0) b.net = &networks[i];
+        if (c == 't') b.threads = atoi(optarg);
+        if (c == 'b') b.batch = atoll(optarg);
+        if (c == 's') b.steps = atoi(optarg);
+        if (c == 'w') b.warmup = atoi(optarg);
+        if (c == 'i') b.init = optarg;
+        if (c == 'd') b.device = optarg;
+        if (c == 'p') b.profile = true;
+        if (c == '?') return 2;
+    }
+    if (!b.net || b.steps < 1 || b.threads < 1) {
+        fprintf(stderr, "usage: step --model mlp|lenet|resnet18 [--threads N] [--batch N] [--steps N] [--warmup N] "
+                        "[--init FILE] [--device ID] [--profile]\n");
+        return 2;
+    }
+    if (!b.batch) b.batch = b.net->batch;
+    run(&b);
+    return 0;
+}

@@ -1,0 +1,218 @@
+/* test_golden.c: twenty training steps of three networks against PyTorch's float64 runs, on ref and on cpu.
+ * Whole chain: model, gradient, passes, kernels, optimiser. Bounds: ref 1e-9 relative on losses; cpu 1e-4 on losses and
+ * on first gradients (of each tensor's norm), final values within 1e-4 of each tensor's largest value. */
+/* timeout: 300 */
+#include "graph/graph.h"
+#include "swoop/swoop.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#define STEPS 20
+#define BATCH 8
+
+typedef struct golden_case {
+    const char *file, *model;
+    sw_optimizer optimizer;
+    const char *device;
+    double loss_bound, grad_bound, final_bound;
+} golden_case;
+
+static void ok(sw_status st)
+{
+    if (st != SW_OK) fail_msg("%s: %s", sw_status_name(st), sw_error());
+}
+
+static const sw_array *tensor(const sw_safetensors *f, const char *prefix, const char *name)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    const sw_safetensors_info *i = sw_safetensors_find(f, full);
+    if (!i) fail_msg("no tensor %s", full);
+    return &i->array;
+}
+
+/* The training graph, or (grads) one that outputs the gradient of every parameter under its name. */
+static sw_graph *build(const golden_case *c, const sw_safetensors *f, bool grads)
+{
+    sw_graph *g = NULL;
+    ok(sw_graph_new(&g));
+    const sw_array *x = tensor(f, "", "x");
+    const sw_t in = sw_input(g, "x", SW_F32, x->rank - 1, x->shape + 1);
+    const sw_t y = sw_input(g, "y", SW_I64, 1, (int64_t[]){BATCH});
+    const sw_t loss = sw_output(sw_cross_entropy(sw_model_build(c->model, in, 10), y), "loss");
+    ok(sw_graph_status(g));
+    if (!grads) {
+        ok(sw_optimizer_apply(&c->optimizer, loss, NULL, 0));
+        return g;
+    }
+    sw_t params[128], grad[128];
+    const int n = sw_graph_variables(g, SW_VAR_PARAM, params, 128);
+    ok(sw_grad(loss, params, n, grad));
+    g->n_assigns = 0; /* the running statistics must not move twice */
+    for (int i = 0; i < n; i++) sw_output(grad[i], sw_name(params[i]));
+    ok(sw_graph_status(g));
+    return g;
+}
+
+static void load_init(sw_params *p, const sw_safetensors *f)
+{
+    for (int i = 0; i < sw_params_count(p); i++) {
+        sw_var_info v;
+        ok(sw_params_info(p, i, &v));
+        if (v.kind == SW_VAR_STATE) continue;
+        const sw_array *a = tensor(f, "init.", v.name);
+        ok(sw_params_set(p, i, a->dtype, a->data, v.elements));
+    }
+}
+
+static void set_batch(sw_program *p, const sw_safetensors *f, int step)
+{
+    const sw_array *x = tensor(f, "", "x"), *y = tensor(f, "", "y");
+    const int64_t nx = sw_array_count(x) / STEPS, ny = sw_array_count(y) / STEPS;
+    ok(sw_program_set(p, sw_program_input(p, "x"), SW_F32, (const float *)x->data + step * nx, nx));
+    ok(sw_program_set(p, sw_program_input(p, "y"), SW_I64, (const int64_t *)y->data + step * ny, ny));
+}
+
+static void set_scalar(sw_program *p, const char *name, double v)
+{
+    const int i = sw_program_input(p, name);
+    if (i >= 0) ok(sw_program_set(p, i, SW_F64, &v, 1));
+}
+
+/* Largest |a - b| relative to the norm of b. */
+static double distance_of_norm(const double *a, const float *b, int64_t n)
+{
+    double norm = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        norm += (double)b[i] * (double)b[i];
+        most = fmax(most, fabs(a[i] - (double)b[i]));
+    }
+    return most / fmax(sqrt(norm), 1e-30);
+}
+
+static double distance_of_largest(const double *a, const float *b, int64_t n)
+{
+    double largest = 1e-30, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        largest = fmax(largest, fabs((double)b[i]));
+        most = fmax(most, fabs(a[i] - (double)b[i]));
+    }
+    return most / largest;
+}
+
+static void check_gradients(const golden_case *c, sw_device *d, sw_params *params, const sw_safetensors *f)
+{
+    sw_graph *g = build(c, f, true);
+    sw_program *p = NULL;
+    ok(sw_compile(g, d, &(sw_compile_options){.params = params}, &p));
+    sw_graph_free(g);
+    set_batch(p, f, 0);
+    ok(sw_program_run(p));
+    double worst = 0;
+    for (int i = 0;; i++) {
+        sw_var_info v;
+        if (sw_program_output_info(p, i, &v) != SW_OK) break;
+        if (strcmp(v.name, "loss") == 0) continue;
+        double *grad = malloc((size_t)v.elements * sizeof *grad);
+        ok(sw_program_get(p, i, SW_F64, grad, v.elements));
+        const double e = distance_of_norm(grad, tensor(f, "grad0.", v.name)->data, v.elements);
+        if (e > c->grad_bound) fail_msg("%s on %s: gradient of %s is %g off", c->file, c->device, v.name, e);
+        worst = fmax(worst, e);
+        free(grad);
+    }
+    print_message("%s on %s: first gradients within %.2g\n", c->file, c->device, worst);
+    sw_program_free(p);
+}
+
+static void check_final(const golden_case *c, sw_params *params, const sw_safetensors *f)
+{
+    double worst = 0;
+    for (int i = 0; i < sw_params_count(params); i++) {
+        sw_var_info v;
+        ok(sw_params_info(params, i, &v));
+        if (v.kind == SW_VAR_STATE) continue;
+        const sw_array *want = tensor(f, "final.", v.name);
+        double *have = malloc((size_t)v.elements * sizeof *have);
+        ok(sw_params_get(params, i, SW_F64, have, v.elements));
+        if (v.dtype == SW_I64) {
+            assert_int_equal(have[0], *(const int64_t *)want->data);
+        } else {
+            const double e = distance_of_largest(have, want->data, v.elements);
+            if (e > c->final_bound) fail_msg("%s on %s: final %s is %g off", c->file, c->device, v.name, e);
+            worst = fmax(worst, e);
+        }
+        free(have);
+    }
+    print_message("%s on %s: final values within %.2g of each tensor's largest\n", c->file, c->device, worst);
+}
+
+static void replay(const golden_case *c)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/golden/%s.safetensors", SWOOP_TEST_DATA, c->file);
+    sw_safetensors *f = NULL;
+    sw_device *d = NULL;
+    sw_params *params = NULL;
+    sw_program *p = NULL;
+    ok(sw_safetensors_open(path, &f));
+    ok(sw_device_open(c->device, NULL, &d));
+    sw_graph *g = build(c, f, false);
+    ok(sw_params_new(d, g, 0, &params));
+    ok(sw_compile(g, d, &(sw_compile_options){.params = params}, &p));
+    sw_graph_free(g);
+    load_init(params, f);
+    check_gradients(c, d, params, f);
+    const double *want = tensor(f, "", "loss64")->data, *rates = tensor(f, "", "lr")->data;
+    double worst = 0;
+    for (int s = 0; s < STEPS; s++) {
+        double lr, bias1, bias2, loss;
+        sw_optimizer_scalars(&c->optimizer, s, rates[s], &lr, &bias1, &bias2);
+        set_batch(p, f, s);
+        set_scalar(p, SW_INPUT_LR, lr);
+        set_scalar(p, SW_INPUT_BIAS1, bias1);
+        set_scalar(p, SW_INPUT_BIAS2, bias2);
+        ok(sw_program_run(p));
+        ok(sw_program_get(p, sw_program_output(p, "loss"), SW_F64, &loss, 1));
+        const double e = fabs(loss - want[s]) / fabs(want[s]);
+        if (!(e <= c->loss_bound)) fail_msg("%s on %s: step %d: loss %.12g, not %.12g (%g)", c->file, c->device, s, loss, want[s], e);
+        worst = fmax(worst, e);
+    }
+    print_message("%s on %s: losses within %.2g\n", c->file, c->device, worst);
+    check_final(c, params, f);
+    sw_program_free(p);
+    sw_params_free(params);
+    sw_device_close(d);
+    sw_safetensors_close(f);
+}
+
+#define REF 1e-9, 1e-6, 1e-6 /* gradients and final values are stored in f32 */
+#define CPU 1e-4, 1e-4, 1e-4
+#define MLP "mlp", "mlp:64", {.kind = SW_SGD, .lr = 0.05}
+#define LENET "lenet", "lenet", {.kind = SW_ADAM, .lr = 1e-3}
+#define RESNET "resnet8", "resnet8:8,16,32", {.kind = SW_SGD, .lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4}
+
+static void test_ref(void **state)
+{
+    (void)state;
+    replay(&(golden_case){MLP, "ref", REF});
+    replay(&(golden_case){LENET, "ref", REF});
+    replay(&(golden_case){RESNET, "ref", REF});
+}
+
+static void test_cpu(void **state)
+{
+    (void)state;
+    replay(&(golden_case){MLP, "cpu", CPU});
+    replay(&(golden_case){LENET, "cpu", CPU});
+    replay(&(golden_case){RESNET, "cpu", CPU});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
