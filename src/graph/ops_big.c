@@ -164,10 +164,15 @@ sw_t sw_avg_pool_op(sw_t x, const sw_pool_options *o)
 
 /* ---- norms ---------------------------------------------------------------------------------------------------- */
 
+/* There is one node for each output, however often it is asked for: whoever schedules gives it one place. */
 sw_t sw__output_of(sw_t t, int k)
 {
     if (k == 0 || !sw_valid(t)) return t;
-    const sw__attr attr = { .axis = { .axis = k } };
+    for (uint32_t i = t.id + 1; i < t.graph->n_nodes; i++) {
+        const sw__node *const n = &t.graph->nodes[i];
+        if (n->op == SW_OP_OUTPUT && n->in[0] == t.id && n->attr.axis.axis == k) return sw__value(t.graph, i);
+    }
+    const sw__attr attr = { .axis = { k, false, 0 } };
     return sw__with_attr(SW_OP_OUTPUT, t, &attr);
 }
 

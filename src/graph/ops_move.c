@@ -184,7 +184,7 @@ sw_t sw_concat(const sw_t *xs, int n, int axis)
     const int at = sw__axis_of(SW_OP_CONCAT, xs[0], axis);
     if (at < 0) return (sw_t){ xs[0].graph, 0 };
     if (n == 1) return xs[0];
-    const sw__attr attr = { .axis = { .axis = at } };
+    const sw__attr attr = { .axis = { at, false, 0 } };
     return sw__node_add(xs[0].graph, SW_OP_CONCAT, xs, (uint32_t)n, &attr, NULL);
 }
 

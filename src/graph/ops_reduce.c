@@ -68,7 +68,7 @@ static sw_t along(sw__op op, sw_t x, int axis, bool flag)
 {
     const int at = sw__axis_of(op, x, axis);
     if (at < 0) return sw_valid(x) ? (sw_t){ x.graph, 0 } : sw__unary(op, x);
-    const sw__attr attr = { .axis = { .axis = at, .flag = flag } };
+    const sw__attr attr = { .axis = { at, flag, 0 } };
     return sw__with_attr(op, x, &attr);
 }
 
@@ -121,7 +121,7 @@ static sw_t indexed(sw__op op, const sw_t *xs, uint32_t n, int axis)
     if (!sw__operands(op, xs, n, &invalid)) return invalid;
     const int at = sw__axis_of(op, xs[0], axis);
     if (at < 0) return (sw_t){ xs[0].graph, 0 };
-    const sw__attr attr = { .axis = { .axis = at } };
+    const sw__attr attr = { .axis = { at, false, 0 } };
     return sw__node_add(xs[0].graph, op, xs, n, &attr, NULL);
 }
 

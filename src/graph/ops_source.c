@@ -64,7 +64,7 @@ sw_t sw_iota(sw_graph *g, sw_dtype type, int rank, const int64_t *shape, int axi
 {
     sw__node n;
     if (!shape_node(g, SW_OP_IOTA, type, rank, shape, &n)) return (sw_t){ g, 0 };
-    const sw__attr attr = { .axis = { .axis = axis < 0 ? axis + rank : axis } };
+    const sw__attr attr = { .axis = { axis < 0 ? axis + rank : axis, false, 0 } };
     return sw__node_add(g, SW_OP_IOTA, NULL, 0, &attr, &n);
 }
 
