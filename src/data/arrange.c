@@ -35,17 +35,14 @@ static sw_status merge_batches(sw_array *a, const char *name)
 /* The samples' shape that the user names, if it has the right size. */
 static sw_status reshape(const sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info)
 {
-    size_t want = 1, have = 1;
-    bool fits = o->shape_rank <= SW_MAX_RANK - 1;
-    for (int i = 0; fits && i < o->shape_rank; i++) {
-        fits = o->shape[i] >= 0 && sw__mul_size(want, (size_t)o->shape[i], &want);
-    }
-    for (int i = 1; i < s->x.rank; i++) have *= (size_t)s->x.shape[i];
+    size_t want = 0;
+    const bool fits = o->shape_rank < SW_MAX_RANK && sw__shape_count(o->shape, o->shape_rank, &want);
+    const size_t have = (size_t)(sw_array_count(&s->x) / s->x.shape[0]);
     if (!fits || want != have) {
         char a[SW__SHAPE_TEXT], b[SW__SHAPE_TEXT];
         return sw__fail(SW_ERR_DATA, "%s: samples of shape %s cannot be taken for %s", s->x_name,
-                        sw__shape_text(a, s->x.shape + 1, s->x.rank - 1),
-                        fits ? sw__shape_text(b, o->shape, o->shape_rank) : "a shape of that many axes");
+                        sw__array_shape_text(a, s->x.shape + 1, s->x.rank - 1),
+                        fits ? sw__array_shape_text(b, o->shape, o->shape_rank) : "a shape of that many axes");
     }
     info->x_rank = o->shape_rank;
     memcpy(info->x_shape, o->shape, (size_t)o->shape_rank * sizeof *o->shape);
@@ -84,7 +81,7 @@ sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_
     if (s->x.bytes == 0) {
         char text[SW__SHAPE_TEXT];
         return sw__fail(SW_ERR_DATA, "%s: samples of shape %s are empty", s->x_name,
-                        sw__shape_text(text, s->x.shape + 1, s->x.rank - 1));
+                        sw__array_shape_text(text, s->x.shape + 1, s->x.rank - 1));
     }
     if (o->shape_rank > 0) {
         SW_TRY(reshape(s, o, info));
@@ -205,7 +202,7 @@ sw_status sw__arrange_y(sw__storage *s, const sw_dataset_options *o, sw_dataset_
         char text[SW__SHAPE_TEXT];
         if (!single) {
             return sw__fail(SW_ERR_DATA, "%s: a class is one number per sample, not %s", s->y_name,
-                            sw__shape_text(text, y->shape + 1, y->rank - 1));
+                            sw__array_shape_text(text, y->shape + 1, y->rank - 1));
         }
         if (!whole) SW_TRY(check_whole(s));
         info->y_dtype = SW_I64;

@@ -62,10 +62,11 @@ sw_status sw__dataset_over(sw__storage *s, const sw_dataset_options *o, sw_datas
 
 static sw_status check_array(const sw_array *a, const char *what)
 {
-    bool good = a->data != NULL && a->rank >= 1 && a->rank <= SW_MAX_RANK && sw_dtype_size(a->dtype) > 0;
-    size_t bytes = sw_dtype_size(a->dtype);
-    for (int i = 0; good && i < a->rank; i++) good = a->shape[i] >= 0 && sw__mul_size(bytes, (size_t)a->shape[i], &bytes);
-    if (good && bytes == a->bytes) return SW_OK;
+    size_t count;
+    if (a->data != NULL && a->rank >= 1 && a->rank <= SW_MAX_RANK && sw_dtype_size(a->dtype) > 0 &&
+        sw__shape_count(a->shape, a->rank, &count) && count * sw_dtype_size(a->dtype) == a->bytes) {
+        return SW_OK;
+    }
     return sw__fail(SW_ERR_ARGUMENT, "%s: data, shape (samples first), dtype and bytes of the array do not agree", what);
 }
 
@@ -85,12 +86,11 @@ sw_status sw_dataset_from_memory(const sw_array *x, const sw_array *y, const sw_
 /* What a callback promises must make sense before anybody allocates by it. */
 static sw_status check_callback(const sw_dataset_callback *c)
 {
-    size_t n = sizeof(int64_t);
-    bool good = c->get != NULL && c->x_rank >= 0 && c->x_rank < SW_MAX_RANK && c->y_rank >= 0 && c->y_rank < SW_MAX_RANK;
-    for (int i = 0; good && i < c->x_rank; i++) good = c->x_shape[i] > 0 && sw__mul_size(n, (size_t)c->x_shape[i], &n);
-    n = sizeof(int64_t);
-    for (int i = 0; good && i < c->y_rank; i++) good = c->y_shape[i] > 0 && sw__mul_size(n, (size_t)c->y_shape[i], &n);
-    if (!good) return sw__fail(SW_ERR_ARGUMENT, "callback data set: get is missing, or a shape is not positive");
+    size_t x = 0, y = 0;
+    const bool good = c->get != NULL && c->x_rank >= 0 && c->x_rank < SW_MAX_RANK && c->y_rank >= 0 &&
+                      c->y_rank < SW_MAX_RANK && sw__shape_count(c->x_shape, c->x_rank, &x) &&
+                      sw__shape_count(c->y_shape, c->y_rank, &y);
+    if (!good || x == 0 || y == 0) return sw__fail(SW_ERR_ARGUMENT, "callback data set: get is missing, or a shape is not positive");
     if (c->count < 1) return sw__fail(SW_ERR_DATA, "callback data set: it holds no samples");
     const bool targets = c->target == SW_TARGET_CLASS || c->target == SW_TARGET_VALUE || c->target == SW_TARGET_NONE;
     if (!targets || (c->target == SW_TARGET_CLASS && (c->num_classes < 1 || c->y_rank != 0))) {

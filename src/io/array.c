@@ -31,23 +31,26 @@ sw_status sw__array_alloc(sw_array *a, const char *what)
     return SW_OK;
 }
 
-sw_status sw__array_size(const char *name, uint64_t offset, const int64_t *shape, int rank, size_t element,
-                         size_t *count, size_t *bytes)
+bool sw__shape_count(const int64_t *shape, int rank, size_t *count)
 {
-    *count = 1;
-    bool fits = true;
-    for (int i = 0; i < rank; i++) fits = fits && sw__mul_size(*count, (size_t)shape[i], count);
-    /* 16: room for a conversion to the widest type, and for rounding up to an alignment */
-    size_t widest;
-    if (fits && sw__mul_size(*count, 16, &widest) && widest < (size_t)INT64_MAX) {
-        *bytes = *count * element;
-        return SW_OK;
+    size_t product = 16; /* room for the widest element, and for rounding up to an alignment */
+    bool empty = false, fits = true;
+    for (int i = 0; i < rank; i++) {
+        fits = fits && shape[i] >= 0 && sw__mul_size(product, (size_t)SW_MAX(shape[i], 1), &product);
+        empty = empty || shape[i] == 0;
     }
-    char text[SW__SHAPE_TEXT];
-    return sw__bad_byte(name, offset, "the shape %s is larger than any memory", sw__shape_text(text, shape, rank));
+    *count = empty ? 0 : product / 16;
+    return fits && product < (size_t)INT64_MAX;
 }
 
-const char *sw__shape_text(char *buf, const int64_t *shape, int rank)
+sw_status sw__header_count(const char *name, uint64_t offset, const int64_t *shape, int rank, size_t *count)
+{
+    if (sw__shape_count(shape, rank, count)) return SW_OK;
+    char text[SW__SHAPE_TEXT];
+    return sw__bad_byte(name, offset, "the shape %s is larger than any memory", sw__array_shape_text(text, shape, rank));
+}
+
+const char *sw__array_shape_text(char *buf, const int64_t *shape, int rank)
 {
     size_t n = 0;
     buf[0] = '\0';
@@ -187,7 +190,7 @@ sw_status sw__array_check(const sw__stream *s, const sw__array_header *h)
     if (need <= have) return SW_OK;
     char text[SW__SHAPE_TEXT];
     return sw__bad_byte(s->name, s->offset, "the header promises %" PRIu64 " bytes of data (shape %s), but %s %" PRIu64,
-                        need, sw__shape_text(text, h->shape, h->rank),
+                        need, sw__array_shape_text(text, h->shape, h->rank),
                         s->gz ? "a gzip file of this size cannot hold more than" : "there are only", have);
 }
 

@@ -36,8 +36,7 @@ sw_status sw__idx_header(sw__stream *s, const uint8_t magic[SW__MAGIC], sw__arra
         const uint8_t *const b = sizes + 4 * i;
         h->shape[i] = (int64_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3]);
     }
-    size_t bytes;
-    return sw__array_size(s->name, 4, h->shape, h->rank, sw__element_size(h->element), &h->count, &bytes);
+    return sw__header_count(s->name, SW__MAGIC, h->shape, h->rank, &h->count);
 }
 
 sw_status sw_idx_read(const char *path, sw_array *out)

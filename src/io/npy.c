@@ -168,8 +168,7 @@ static sw_status parse_header(cursor *c, sw__array_header *h)
     if (!seen[0] || !seen[1] || !seen[2]) return bad(c, "one of descr, fortran_order, shape is missing");
     skip_space(c);
     if (c->at != c->n) return bad(c, "there is something after the }");
-    size_t bytes;
-    return sw__array_size(c->name, c->base, h->shape, h->rank, sw__element_size(h->element), &h->count, &bytes);
+    return sw__header_count(c->name, c->base, h->shape, h->rank, &h->count);
 }
 
 sw_status sw__npy_header(sw__stream *s, const uint8_t magic[SW__MAGIC], sw__array_header *h)
@@ -217,6 +216,10 @@ sw_status sw_npy_write(const char *path, const sw_array *a)
 {
     if ((unsigned)a->dtype >= SW_DTYPE_COUNT || a->rank < 0 || a->rank > SW_MAX_RANK) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: cannot write an array with dtype %d and %d axes", path, (int)a->dtype, a->rank);
+    }
+    size_t count;
+    if (!sw__shape_count(a->shape, a->rank, &count) || count * sw_dtype_size(a->dtype) != a->bytes) {
+        return sw__fail(SW_ERR_ARGUMENT, "%s: the shape of the array does not make %zu bytes", path, a->bytes);
     }
     const char *const descr = descr_of[a->dtype];
     if (descr == NULL) return sw__fail(SW_ERR_UNSUPPORTED, "%s: NPY has no type for %s", path, sw_dtype_name(a->dtype));

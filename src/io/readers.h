@@ -11,12 +11,14 @@
 /* Allocates data for dtype, rank and shape as set, and sets bytes. Large ones are aligned for huge pages: touching 50 MB
  * in 4 KiB pages costs as much as reading them. */
 sw_status sw__array_alloc(sw_array *a, const char *what);
-/* Product of the shape, checked: SW_ERR_FORMAT at byte `offset` of `name` if it or the bytes overflow. */
-sw_status sw__array_size(const char *name, uint64_t offset, const int64_t *shape, int rank, size_t element,
-                         size_t *count, size_t *bytes);
+/* Product of the shape; false if an axis is negative or the sizes that are not 0 come to more than any memory, so that
+ * no later product of some of them can overflow either. */
+bool sw__shape_count(const int64_t *shape, int rank, size_t *count);
+/* The same for a header: SW_ERR_FORMAT at byte `offset` of `name`. */
+sw_status sw__header_count(const char *name, uint64_t offset, const int64_t *shape, int rank, size_t *count);
 /* "3x28x28", for messages; buf holds SW__SHAPE_TEXT bytes. */
 enum { SW__SHAPE_TEXT = 24 * SW_MAX_RANK };
-const char *sw__shape_text(char *buf, const int64_t *shape, int rank);
+const char *sw__array_shape_text(char *buf, const int64_t *shape, int rank);
 
 /* ---- elements as files have them ------------------------------------------------------------------------------------- */
 

@@ -201,14 +201,13 @@ static sw_status read_offsets(const sw_safetensors *f, tensor *t, const json_t *
 static sw_status check_size(const sw_safetensors *f, tensor *t, const sw__safetensors_type *type)
 {
     sw_array *const a = &t->info.array;
-    size_t bits = type->bits;
-    bool fits = true;
-    for (int i = 0; i < a->rank; i++) fits = fits && sw__mul_size(bits, (size_t)a->shape[i], &bits);
+    size_t count, bits;
+    const bool fits = sw__shape_count(a->shape, a->rank, &count) && sw__mul_size(count, type->bits, &bits);
     const uint64_t have = t->end - t->begin;
     if (fits && bits % 8 == 0 && bits / 8 == have) return SW_OK;
     char text[SW__SHAPE_TEXT];
     return sw__bad_byte(f->path, place_of(f, t->info.name), "tensor '%s' of type %s and shape %s cannot have %" PRIu64 " bytes",
-                        t->info.name, type->name, sw__shape_text(text, a->shape, a->rank), have);
+                        t->info.name, type->name, sw__array_shape_text(text, a->shape, a->rank), have);
 }
 
 static sw_status read_tensor(sw_safetensors *f, tensor *t, const char *name, const json_t *entry)

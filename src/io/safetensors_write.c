@@ -40,10 +40,8 @@ static sw_status check_tensor(const char *path, const sw_named_array *t)
     if (a->rank < 0 || a->rank > SW_MAX_RANK || sw_dtype_size(a->dtype) == 0) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: tensor '%s' has dtype %d and %d axes", path, t->name, (int)a->dtype, a->rank);
     }
-    for (int i = 0; i < a->rank; i++) {
-        if (a->shape[i] < 0) return sw__fail(SW_ERR_ARGUMENT, "%s: tensor '%s' has a negative axis", path, t->name);
-    }
-    if ((size_t)sw_array_count(a) * sw_dtype_size(a->dtype) != a->bytes) {
+    size_t count;
+    if (!sw__shape_count(a->shape, a->rank, &count) || count * sw_dtype_size(a->dtype) != a->bytes) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: tensor '%s': its shape does not make %zu bytes", path, t->name, a->bytes);
     }
     return SW_OK;
