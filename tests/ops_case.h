@@ -50,7 +50,8 @@ enum {
     NO_DIFFERENCES = 1, /* the gradient is not that of the function (stop_gradient, rounding) or is taken at a kink */
     ELEMENTWISE = 2,    /* the bound is relative to each element, not to the tensor's largest */
     ALL_SHAPES = 4,     /* run with every shape of a list in place of the operands' (pointwise ops) */
-    NO_SECOND = 8       /* no gradient of the gradient */
+    NO_SECOND = 8,      /* no gradient of the gradient */
+    FIRST_OUTPUT = 16   /* the loss depends on output 0 only: norms have a shorter gradient then */
 };
 
 #define MAX_OPERANDS 6

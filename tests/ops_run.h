@@ -309,7 +309,7 @@ static sw_status make_graph(trial *t, bool only_loss, sw_graph **out)
     if (!sw_valid(y[0])) return sw_graph_status(g) != SW_OK ? sw_graph_status(g) : SW_ERR_ARGUMENT;
     int n = sw__node_outputs(sw__node_of(y[0]));
     for (int k = 1; k < n; k++) y[k] = sw__output_of(y[0], k);
-    sw_t loss = weigh(t, g, y, n, "s");
+    sw_t loss = weigh(t, g, y, t->c->flags & FIRST_OUTPUT ? 1 : n, "s");
     if (t->order == 2 && sw_valid(loss) && n_wrt > 0) {
         SW_TRY(sw_grad(loss, wrt, n_wrt, y));
         n = n_wrt;
