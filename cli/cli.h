@@ -1,4 +1,4 @@
-/* cli.h: what the commands of `swoop` share: options, terminal, numbers as people write them, JSON, errors and exit codes.
+/* cli.h: what the commands of `swoop` share: options, terminal, numbers for people, JSON, errors and exit codes.
  * main.c picks a command from the table; each command is a file. Only the public headers of swoop are used. */
 #ifndef SWOOP_CLI_H
 #define SWOOP_CLI_H
@@ -15,14 +15,15 @@
 
 enum { CLI_GOOD = 0, CLI_DATA = 1, CLI_USAGE = 2, CLI_DEVICE = 3, CLI_DIVERGED = 4, CLI_INTERRUPTED = 130 };
 
-/* ---- commands ----------------------------------------------------------------------------------------------------- */
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
 
 typedef struct cli_command {
     const char *name, *about; /* about: one line, for the list */
     const char *usage;        /* what stands behind "swoop NAME" */
     const char *text;         /* a paragraph */
     const char *examples;     /* lines, as typed */
-    int (*run)(const struct cli_command *self, int argc, char **argv); /* argv[0]: the command's name; gives exit code */
+    /* argv[0] is the command's name. Gives the exit code. */
+    int (*run)(const struct cli_command *self, int argc, char **argv);
 } cli_command;
 
 extern const cli_command cli_train, cli_eval, cli_predict, cli_devices;
@@ -37,7 +38,7 @@ extern cli_state cli;
 
 void cli_start(int argc, char *const *argv); /* locale, terminal; --json and --no-color count before they are parsed */
 
-/* ---- options: options.c ------------------------------------------------------------------------------------------- */
+/* ---- options: options.c ------------------------------------------------------------------------------------------ */
 
 typedef enum cli_type {
     CLI_FLAG,   /* bool */
@@ -63,10 +64,11 @@ typedef struct cli_arguments {
 /* Reads argv. false: the command is over with *code (help was printed, or an error). `--` ends the options. */
 bool cli_parse(const cli_command *self, cli_arguments *a, int argc, char **argv, int *code);
 void cli_help(const cli_command *self, const cli_arguments *a, FILE *f);
-/* The candidate nearest to word (edit distance at most a third of its length, at least 1), or NULL; - and _ are the same. */
+/* The candidate nearest to word (edit distance at most a third of its length, at least 1), or NULL; - and _ are the
+ * same. */
 const char *cli_nearest(const char *word, const char *const *candidates, size_t n);
 
-/* ---- errors: options.c -------------------------------------------------------------------------------------------- */
+/* ---- errors: options.c ------------------------------------------------------------------------------------------- */
 
 /* "swoop: error: …" to stderr, with --json {"error": …} to stdout too. Gives back the code. */
 int cli_error(int code, const char *fmt, ...) CLI_PRINTF(2, 3);
@@ -76,34 +78,35 @@ int cli_code(sw_status st, const char *device);
 /* Flushes stdout; a full disk is an error here. */
 int cli_finish(int code);
 
-/* ---- terminal: term.c --------------------------------------------------------------------------------------------- */
+/* ---- terminal: term.c -------------------------------------------------------------------------------------------- */
 
-int cli_columns(void);              /* of the terminal; 80 if that is not known */
-size_t cli_width(const char *s);    /* columns that s takes */
+int cli_columns(void);           /* of the terminal; 80 if that is not known */
+size_t cli_width(const char *s); /* columns that s takes */
 /* Text from elsewhere: control characters become ?, and outside UTF-8 locales × → · and the like become ASCII. */
 void cli_put(FILE *f, const char *s);
 void cli_pad(FILE *f, const char *s, int columns, bool right); /* cli_put, filled up with spaces; cut if longer */
-void cli_wrap(FILE *f, int column, int indent, int width, const char *s); /* words; begins at column, no newline at the end */
+/* Breaks lines between words; the first begins at column, the others at indent. No newline at the end. */
+void cli_wrap(FILE *f, int column, int indent, int width, const char *s);
 typedef enum cli_color { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW } cli_color;
 const char *cli_paint(FILE *f, cli_color c); /* "" where there are no colours */
 const char *cli_sign(const char *utf8, const char *ascii);
 
-/* ---- numbers: format.c. Each fills and gives back buffer ---------------------------------------------------------- */
+/* ---- numbers: format.c. Each fills and gives back buffer --------------------------------------------------------- */
 
 typedef char cli_text[40];
-const char *cli_si(cli_text b, double x);         /* 971, 138 k, 1.38 M */
-const char *cli_bytes(cli_text b, double bytes);  /* 241 KiB, 11.3 MiB */
-const char *cli_seconds(cli_text b, double s);    /* 0.4 s, 12 s, 3 min 05 s, 2 h 05 min */
-const char *cli_count(cli_text b, int64_t n);     /* 54 000 */
+const char *cli_si(cli_text b, double x);        /* 971, 138 k, 1.38 M */
+const char *cli_bytes(cli_text b, double bytes); /* 241 KiB, 11.3 MiB */
+const char *cli_seconds(cli_text b, double s);   /* 0.4 s, 12 s, 3 min 05 s, 2 h 05 min */
+const char *cli_count(cli_text b, int64_t n);    /* 54 000 */
 
-/* ---- JSON: json.c. One object per line on stdout: cli_json_begin … cli_json_end ------------------------------------ */
+/* ---- JSON: json.c. One object per line on stdout: cli_json_begin … cli_json_end ---------------------------------- */
 
 /* key NULL: an element of an array. NaN and infinities are written as null, bytes that are not UTF-8 as U+FFFD. */
-void cli_json_open(FILE *f, const char *key, char bracket); /* { or [ */
-void cli_json_close(FILE *f, char bracket);                 /* } or ] ; the outermost ends the line */
+void cli_json_open(FILE *f, const char *key, char bracket);  /* { or [ */
+void cli_json_close(FILE *f, char bracket);                  /* } or ] ; the outermost ends the line */
 void cli_json_text(FILE *f, const char *key, const char *s); /* s NULL: null */
 void cli_json_number(FILE *f, const char *key, double x);
-void cli_json_single(FILE *f, const char *key, float x);     /* as many digits as a float has */
+void cli_json_single(FILE *f, const char *key, float x); /* as many digits as a float has */
 void cli_json_int(FILE *f, const char *key, int64_t x);
 void cli_json_bool(FILE *f, const char *key, bool x);
 

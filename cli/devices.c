@@ -7,8 +7,12 @@
 #define MAX_DEVICES 64
 enum { DEVICE, NAME, MEMORY, FREE, COMPUTE, DRIVER, STATUS, COLUMNS };
 
-static const struct { const char *title; bool right; int least; } columns[COLUMNS] = {
-    [DEVICE] = { "DEVICE", false, 0 }, [NAME] = { "NAME", false, 12 },      [MEMORY] = { "MEMORY", true, 0 },
+static const struct {
+    const char *title;
+    bool right;
+    int least;
+} columns[COLUMNS] = {
+    [DEVICE] = { "DEVICE", false, 0 }, [NAME] = { "NAME", false, 12 },       [MEMORY] = { "MEMORY", true, 0 },
     [FREE] = { "FREE", true, 0 },      [COMPUTE] = { "COMPUTE", false, 16 }, [DRIVER] = { "DRIVER", false, 8 },
     [STATUS] = { "STATUS", false, 0 },
 };
@@ -22,7 +26,8 @@ static void fill(row *r, const sw_device_properties *d)
     cli_text b;
     snprintf(r->cell[DEVICE], sizeof r->cell[0], "%s", d->id);
     snprintf(r->cell[NAME], sizeof r->cell[0], "%s", d->name);
-    snprintf(r->cell[MEMORY], sizeof r->cell[0], "%s", d->memory_total > 0 ? cli_bytes(b, (double)d->memory_total) : "-");
+    snprintf(r->cell[MEMORY], sizeof r->cell[0], "%s",
+             d->memory_total > 0 ? cli_bytes(b, (double)d->memory_total) : "-");
     snprintf(r->cell[FREE], sizeof r->cell[0], "%s", d->memory_total > 0 ? cli_bytes(b, (double)d->memory_free) : "-");
     snprintf(r->cell[COMPUTE], sizeof r->cell[0], "%s", *d->compute != '\0' ? d->compute : "-");
     snprintf(r->cell[DRIVER], sizeof r->cell[0], "%s", *d->driver != '\0' ? d->driver : "-");
@@ -44,7 +49,8 @@ static void measure(const row *rows, int n, int *width)
     while (cli.tty_out && sum > cli_columns()) {
         int widest = -1;
         for (int c = 0; c < COLUMNS; c++) {
-            if (columns[c].least > 0 && width[c] > columns[c].least && (widest < 0 || width[c] > width[widest])) widest = c;
+            if (columns[c].least > 0 && width[c] > columns[c].least && (widest < 0 || width[c] > width[widest]))
+                widest = c;
         }
         if (widest < 0) return;
         width[widest]--;
@@ -114,9 +120,12 @@ static int run(const cli_command *self, int argc, char **argv)
     sw_device *d = NULL;
     const sw_status st = sw_device_open("auto", NULL, &d);
     const char *const chosen = st == SW_OK ? sw_device_info(d)->id : NULL;
-    if (cli.json) put_json(list, n, chosen);
-    else if (!cli.quiet) put_table(list, n);
-    if (st == SW_OK && !cli.json && !cli.quiet) printf("default: %s   (change with --device or SWOOP_DEVICE)\n", chosen);
+    if (cli.json)
+        put_json(list, n, chosen);
+    else if (!cli.quiet)
+        put_table(list, n);
+    if (st == SW_OK && !cli.json && !cli.quiet)
+        printf("default: %s   (change with --device or SWOOP_DEVICE)\n", chosen);
     code = st == SW_OK ? CLI_GOOD : cli_fail(st, getenv("SWOOP_DEVICE"));
     sw_device_close(d);
     return code;
@@ -126,7 +135,8 @@ const cli_command cli_devices = {
     .name = "devices",
     .about = "list devices, one line each",
     .usage = "[options]",
-    .text = "Lists what this machine can compute on: the id for --device, memory, what it is capable of, and whether it works.",
+    .text = "Lists what this machine can compute on: the id for --device, memory, what it is capable of, and whether "
+            "it works.",
     .examples = "swoop devices\n"
                 "swoop devices --json | jq -r '.devices[].id'\n"
                 "SWOOP_DEVICE=cpu swoop devices        # the default changes",

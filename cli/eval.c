@@ -48,7 +48,7 @@ static scores macro(const sw_eval_result *r)
     return m;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 #define MAX_NAME 24
 
@@ -57,8 +57,10 @@ static void class_label(const sw_eval_result *r, int64_t c, char *out, size_t si
     const char *const name = r->class_names != NULL ? r->class_names[c] : NULL;
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)c);
-    if (name == NULL || strcmp(name, number) == 0) snprintf(out, size, "%s", number);
-    else snprintf(out, size, "%s %s", number, name);
+    if (name == NULL || strcmp(name, number) == 0)
+        snprintf(out, size, "%s", number);
+    else
+        snprintf(out, size, "%s %s", number, name);
 }
 
 static int label_columns(const sw_eval_result *r)
@@ -75,8 +77,10 @@ static int label_columns(const sw_eval_result *r)
 
 static void put_share(double x)
 {
-    if (isnan(x)) printf("%11s", "-");
-    else printf("%11.4f", x);
+    if (isnan(x))
+        printf("%11s", "-");
+    else
+        printf("%11.4f", x);
 }
 
 static void put_scores(const char *label, int columns, const scores *s)
@@ -93,8 +97,8 @@ static void put_table(const sw_eval_result *r)
 {
     const int columns = label_columns(r);
     char label[300];
-    printf("\n%s%-*s%11s%11s%11s%11s%s\n", cli_paint(stdout, CLI_BOLD), columns, "class", "precision", "recall", "F1", "samples",
-           cli_paint(stdout, CLI_PLAIN));
+    printf("\n%s%-*s%11s%11s%11s%11s%s\n", cli_paint(stdout, CLI_BOLD), columns, "class", "precision", "recall", "F1",
+           "samples", cli_paint(stdout, CLI_PLAIN));
     for (int64_t c = 0; c < r->classes; c++) {
         const scores s = of_class(r, c);
         class_label(r, c, label, sizeof label);
@@ -140,7 +144,9 @@ static void put_confused(const sw_eval_result *r)
         for (; k > 0 && r->confusion[top[k - 1]] < r->confusion[i]; k--) top[k] = top[k - 1];
         top[k] = i;
     }
-    if (n > 0) printf("\n%smost often confused (true, predicted)%s\n", cli_paint(stdout, CLI_BOLD), cli_paint(stdout, CLI_PLAIN));
+    if (n > 0)
+        printf("\n%smost often confused (true, predicted)%s\n", cli_paint(stdout, CLI_BOLD),
+               cli_paint(stdout, CLI_PLAIN));
     for (int k = 0; k < n; k++) {
         char is[300], said[300];
         cli_text b;
@@ -171,16 +177,19 @@ static void put_text(const sw_eval_result *r)
     for (int64_t i = 0; i < r->classes * r->classes; i++) {
         if (r->confusion[i] > largest) largest = r->confusion[i];
     }
-    const int numbers = snprintf(NULL, 0, "%lld", (long long)largest), heads = snprintf(NULL, 0, "%lld", (long long)r->classes - 1);
+    const int numbers = snprintf(NULL, 0, "%lld", (long long)largest),
+              heads = snprintf(NULL, 0, "%lld", (long long)r->classes - 1);
     const int cell = (numbers > heads ? numbers : heads) + 1;
     const int head = (int)cli_width(cli_sign("true \\ predicted →", "true \\ predicted"));
     const int columns = label_columns(r) > head ? label_columns(r) : head;
     const int64_t width = columns + cell * r->classes;
-    if (width <= (cli.tty_out ? cli_columns() : 200)) put_matrix(r, columns, cell);
-    else put_confused(r);
+    if (width <= (cli.tty_out ? cli_columns() : 200))
+        put_matrix(r, columns, cell);
+    else
+        put_confused(r);
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------------------------------- */
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 static void put_json(const sw_eval_result *r)
 {
@@ -227,7 +236,8 @@ static int run(const cli_command *self, int argc, char **argv)
     static int threads;
     static const cli_option options[] = {
         { "data", "DATA", "what to evaluate on (as in training); default: the run's own data", CLI_TEXT, &data, 0, 0 },
-        { "split", "test|val|train", "which part of it; default: test, or val where there is no test part", CLI_CHOICE, &split, 0, 0 },
+        { "split", "test|val|train", "which part of it; default: test, or val where there is no test part", CLI_CHOICE,
+          &split, 0, 0 },
         { "device", "DEVICE", "auto, cpu, ... (see swoop devices)", CLI_TEXT, &device, 0, 0 },
         { "threads", "N", "threads that compute; default: one per core", CLI_NUMBER, &threads, 1, 4096 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
@@ -240,8 +250,10 @@ static int run(const cli_command *self, int argc, char **argv)
     sw_eval_result r = { .classes = 0 };
     const sw_status st = sw_run_eval(path, data, split, device, threads, &r);
     if (st != SW_OK) return cli_fail(st, device);
-    if (cli.json) put_json(&r);
-    else if (!cli.quiet) put_text(&r);
+    if (cli.json)
+        put_json(&r);
+    else if (!cli.quiet)
+        put_text(&r);
     sw_eval_result_free(&r);
     return CLI_GOOD;
 }
@@ -250,7 +262,8 @@ const cli_command cli_eval = {
     .name = "eval",
     .about = "loss, accuracy, precision and recall of each class, confusion matrix",
     .usage = "RUN|MODEL.safetensors [options]",
-    .text = "Evaluates the best model of a run folder, or a model file. Normalisation and class names come from the file.",
+    .text =
+        "Evaluates the best model of a run folder, or a model file. Normalisation and class names come from the file.",
     .examples = "swoop eval runs/train\n"
                 "swoop eval runs/train --split val\n"
                 "swoop eval best.safetensors --data fashion-mnist --split test\n"

@@ -34,12 +34,18 @@ const char *cli_seconds(cli_text b, double s)
 {
     if (!(s >= 0) || s > 1e9) return strcpy(b, "-");
     const long long n = llround(s);
-    if (s < 0.0995) snprintf(b, sizeof(cli_text), "%.0f ms", s * 1000);
-    else if (s < 9.95) snprintf(b, sizeof(cli_text), "%.1f s", s);
-    else if (n < 60) snprintf(b, sizeof(cli_text), "%lld s", n);
-    else if (n < 3600) snprintf(b, sizeof(cli_text), "%lld min %02lld s", n / 60, n % 60);
-    else if (n < 86400) snprintf(b, sizeof(cli_text), "%lld h %02lld min", n / 3600, n / 60 % 60);
-    else snprintf(b, sizeof(cli_text), "%lld d %02lld h", n / 86400, n / 3600 % 24);
+    if (s < 0.0995)
+        snprintf(b, sizeof(cli_text), "%.0f ms", s * 1000);
+    else if (s < 9.95)
+        snprintf(b, sizeof(cli_text), "%.1f s", s);
+    else if (n < 60)
+        snprintf(b, sizeof(cli_text), "%lld s", n);
+    else if (n < 3600)
+        snprintf(b, sizeof(cli_text), "%lld min %02lld s", n / 60, n % 60);
+    else if (n < 86400)
+        snprintf(b, sizeof(cli_text), "%lld h %02lld min", n / 3600, n / 60 % 60);
+    else
+        snprintf(b, sizeof(cli_text), "%lld d %02lld h", n / 86400, n / 3600 % 24);
     return b;
 }
 
@@ -48,7 +54,8 @@ const char *cli_count(cli_text b, int64_t n)
     char digits[24];
     const int len = snprintf(digits, sizeof digits, "%lld", (long long)n);
     size_t k = 0;
-    const int sign = n < 0, group = len - sign > 4 ? 3 : 99; /* 1797 needs no gap, 54 000 does */
+    const int sign = n < 0 ? 1 : 0;
+    const int group = len - sign > 4 ? 3 : 99; /* 1797 needs no gap, 54 000 does */
     for (int i = 0; i < len && k + 2 < sizeof(cli_text); i++) {
         if (i > sign && (len - i) % group == 0) b[k++] = ' ';
         b[k++] = digits[i];

@@ -21,8 +21,13 @@ static void put_string(FILE *f, const char *s)
         } else if (*p < 0x80) {
             fputc(*p++, f);
         } else { /* a well-formed sequence is copied, anything else replaced byte by byte */
-            static const struct { unsigned char mask, lead, low, high; int more; } kinds[] = {
-                { 0xe0, 0xc0, 0x80, 0xbf, 1 }, { 0xf0, 0xe0, 0x80, 0xbf, 2 }, { 0xf8, 0xf0, 0x80, 0xbf, 3 },
+            static const struct {
+                unsigned char mask, lead, low, high;
+                int more;
+            } kinds[] = {
+                { 0xe0, 0xc0, 0x80, 0xbf, 1 },
+                { 0xf0, 0xe0, 0x80, 0xbf, 2 },
+                { 0xf8, 0xf0, 0x80, 0xbf, 3 },
             };
             int more = 0;
             for (size_t i = 0; i < CLI_COUNT(kinds); i++) {
@@ -73,8 +78,10 @@ void cli_json_close(FILE *f, char bracket)
 void cli_json_text(FILE *f, const char *key, const char *s)
 {
     put_key(f, key);
-    if (s == NULL) fputs("null", f);
-    else put_string(f, s);
+    if (s == NULL)
+        fputs("null", f);
+    else
+        put_string(f, s);
 }
 
 void cli_json_number(FILE *f, const char *key, double x)
@@ -95,8 +102,10 @@ void cli_json_number(FILE *f, const char *key, double x)
 void cli_json_single(FILE *f, const char *key, float x)
 {
     put_key(f, key);
-    if (isfinite(x)) fprintf(f, "%.9g", (double)x);
-    else fputs("null", f);
+    if (isfinite(x))
+        fprintf(f, "%.9g", (double)x);
+    else
+        fputs("null", f);
 }
 
 void cli_json_int(FILE *f, const char *key, int64_t x)

@@ -16,14 +16,17 @@ static const cli_command *find(const char *name)
 static int help(FILE *f, int code)
 {
     const char *const bold = cli_paint(f, CLI_BOLD), *const plain = cli_paint(f, CLI_PLAIN);
-    fprintf(f, "%sswoop%s trains and runs deep neural networks.\n\n%sswoop COMMAND [options]%s\n\n", bold, plain, bold, plain);
+    fprintf(f, "%sswoop%s trains and runs deep neural networks.\n\n%sswoop COMMAND [options]%s\n\n", bold, plain, bold,
+            plain);
     for (size_t i = 0; i < CLI_COUNT(commands); i++) fprintf(f, "  %-10s %s\n", commands[i]->name, commands[i]->about);
-    fprintf(f, "\n%sExamples%s\n"
-               "  swoop train --model lenet --data fashion-mnist --epochs 5\n"
-               "  swoop eval runs/train\n"
-               "  swoop predict runs/train digits --top 3\n"
-               "  swoop devices\n"
-               "\nswoop COMMAND --help says more about one; swoop --version prints the version.\n", bold, plain);
+    fprintf(f,
+            "\n%sExamples%s\n"
+            "  swoop train --model lenet --data fashion-mnist --epochs 5\n"
+            "  swoop eval runs/train\n"
+            "  swoop predict runs/train digits --top 3\n"
+            "  swoop devices\n"
+            "\nswoop COMMAND --help says more about one; swoop --version prints the version.\n",
+            bold, plain);
     return code;
 }
 
@@ -56,7 +59,8 @@ static int run(int argc, char **argv)
     }
     const cli_command *const command = find(name);
     if (command != NULL) return command->run(command, argc - i, argv + i);
-    if (name[0] == '-') return cli_error(CLI_USAGE, "unknown option %.100s; the command comes first: swoop COMMAND [options]", name);
+    if (name[0] == '-')
+        return cli_error(CLI_USAGE, "unknown option %.100s; the command comes first: swoop COMMAND [options]", name);
     return unknown(name);
 }
 

@@ -8,7 +8,7 @@
 
 #define MAX_NAMES 128 /* options and keys of one command */
 
-/* ---- the options that every command has --------------------------------------------------------------------------- */
+/* ---- the options that every command has -------------------------------------------------------------------------- */
 
 static bool wants_help, no_color, more;
 
@@ -20,7 +20,10 @@ static const cli_option common[] = {
     { "help", NULL, "this text", CLI_FLAG, &wants_help, 0, 0 },
     { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
 };
-static const struct { char letter; const char *name; } letters[] = { { 'q', "quiet" }, { 'v', "verbose" }, { 'h', "help" } };
+static const struct {
+    char letter;
+    const char *name;
+} letters[] = { { 'q', "quiet" }, { 'v', "verbose" }, { 'h', "help" } };
 
 static bool same_name(const char *a, const char *b, size_t n)
 {
@@ -41,7 +44,7 @@ static const cli_option *find(const cli_arguments *a, const char *name, size_t n
     return NULL;
 }
 
-/* ---- the nearest name ----------------------------------------------------------------------------------------------- */
+/* ---- the nearest name -------------------------------------------------------------------------------------------- */
 
 #define MAX_WORD 48
 
@@ -89,7 +92,7 @@ const char *cli_nearest(const char *word, const char *const *candidates, size_t 
     return near;
 }
 
-/* ---- one option ------------------------------------------------------------------------------------------------------- */
+/* ---- one option -------------------------------------------------------------------------------------------------- */
 
 static int usage_error(const cli_command *self, const char *message)
 {
@@ -135,7 +138,8 @@ static int store(const cli_command *self, const cli_option *o, const char *value
     case CLI_CHOICE:
         if (!is_choice(o->value, value)) return bad_value(self, o, value);
         break;
-    case CLI_TEXT: break;
+    case CLI_TEXT:
+        break;
     }
     *(const char **)o->to = value;
     return CLI_GOOD;
@@ -156,8 +160,10 @@ static int unknown_option(const cli_command *self, const cli_arguments *a, const
     char word[MAX_WORD + 2], message[512];
     snprintf(word, sizeof word, "%.*s", (int)n, name);
     const char *const near = cli_nearest(word, names, all_names(a, names));
-    if (near != NULL) snprintf(message, sizeof message, "unknown option --%.100s; did you mean --%s?", word, near);
-    else snprintf(message, sizeof message, "unknown option --%.100s", word);
+    if (near != NULL)
+        snprintf(message, sizeof message, "unknown option --%.100s; did you mean --%s?", word, near);
+    else
+        snprintf(message, sizeof message, "unknown option --%.100s", word);
     return usage_error(self, message);
 }
 
@@ -224,8 +230,8 @@ bool cli_parse(const cli_command *self, cli_arguments *a, int argc, char **argv,
         if (only_positional || s[0] != '-' || s[1] == '\0') {
             if (a->n_positional == a->max_positional) {
                 char message[256];
-                snprintf(message, sizeof message, "one argument too many: '%.100s'; the form is: swoop %s %s", s, self->name,
-                         self->usage);
+                snprintf(message, sizeof message, "one argument too many: '%.100s'; the form is: swoop %s %s", s,
+                         self->name, self->usage);
                 *code = usage_error(self, message);
             } else {
                 a->positional[a->n_positional++] = s;
@@ -249,7 +255,7 @@ bool cli_parse(const cli_command *self, cli_arguments *a, int argc, char **argv,
     return *code == CLI_GOOD;
 }
 
-/* ---- --help ------------------------------------------------------------------------------------------------------------- */
+/* ---- --help ------------------------------------------------------------------------------------------------------ */
 
 #define HELP_WIDTH 80
 #define HELP_COLUMN 27
@@ -277,7 +283,7 @@ static void help_head(FILE *f, const char *title)
 
 static void help_keys(FILE *f)
 {
-    static const char *const values[] = { [SW_KEY_BOOL] = "BOOL", [SW_KEY_INT] = "N",        [SW_KEY_NUMBER] = "X",
+    static const char *const values[] = { [SW_KEY_BOOL] = "BOOL", [SW_KEY_INT] = "N",       [SW_KEY_NUMBER] = "X",
                                           [SW_KEY_PAIR] = "X,Y",  [SW_KEY_CHOICE] = "NAME", [SW_KEY_STRING] = "TEXT" };
     const char *group = "";
     for (int k = 0; k < SW_KEY_COUNT; k++) {
@@ -288,7 +294,8 @@ static void help_keys(FILE *f)
             snprintf(title, sizeof title, "Keys: %s", group);
             help_head(f, title);
         }
-        const char *const choices = key->type == SW_KEY_CHOICE && strchr(key->choices, '|') != NULL ? key->choices : NULL;
+        const char *const choices =
+            key->type == SW_KEY_CHOICE && strchr(key->choices, '|') != NULL ? key->choices : NULL;
         snprintf(tail, sizeof tail, "%s%s%s%s%s", choices != NULL ? ": " : "", choices != NULL ? choices : "",
                  *key->fallback != '\0' ? " [" : "", key->fallback, *key->fallback != '\0' ? "]" : "");
         help_line(f, key->name, values[key->type], key->help, tail);
@@ -318,17 +325,19 @@ void cli_help(const cli_command *self, const cli_arguments *a, FILE *f)
         char name[32];
         snprintf(name, sizeof name, "%s", o->name);
         for (size_t i = 0; i < CLI_COUNT(letters); i++) {
-            if (strcmp(letters[i].name, o->name) == 0) snprintf(name, sizeof name, "%s, -%c", o->name, letters[i].letter);
+            if (strcmp(letters[i].name, o->name) == 0)
+                snprintf(name, sizeof name, "%s, -%c", o->name, letters[i].letter);
         }
         help_line(f, name, NULL, o->help, "");
     }
     if (a->config != NULL) help_keys(f);
     help_head(f, "Exit codes");
     fputs("  0 good   1 data or configuration   2 usage   3 device or memory\n"
-          "  4 diverged (NaN)   130 interrupted, checkpoint saved\n", f);
+          "  4 diverged (NaN)   130 interrupted, checkpoint saved\n",
+          f);
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static int report(int code, const char *status, const char *message)
 {
@@ -378,9 +387,9 @@ static bool no_such_device(const char *id)
 int cli_code(sw_status st, const char *device)
 {
     static const int codes[SW_STATUS_COUNT] = {
-        [SW_OK] = CLI_GOOD,           [SW_ERR_ARGUMENT] = CLI_DATA,    [SW_ERR_SHAPE] = CLI_DATA,
-        [SW_ERR_MEMORY] = CLI_DEVICE, [SW_ERR_IO] = CLI_DATA,          [SW_ERR_FORMAT] = CLI_DATA,
-        [SW_ERR_DATA] = CLI_DATA,     [SW_ERR_UNSUPPORTED] = CLI_DATA, [SW_ERR_DEVICE] = CLI_DEVICE,
+        [SW_OK] = CLI_GOOD,           [SW_ERR_ARGUMENT] = CLI_DATA,     [SW_ERR_SHAPE] = CLI_DATA,
+        [SW_ERR_MEMORY] = CLI_DEVICE, [SW_ERR_IO] = CLI_DATA,           [SW_ERR_FORMAT] = CLI_DATA,
+        [SW_ERR_DATA] = CLI_DATA,     [SW_ERR_UNSUPPORTED] = CLI_DATA,  [SW_ERR_DEVICE] = CLI_DEVICE,
         [SW_ERR_THREAD] = CLI_DEVICE, [SW_ERR_DIVERGED] = CLI_DIVERGED, [SW_ERR_INTERRUPTED] = CLI_INTERRUPTED,
     };
     if (st == SW_ERR_ARGUMENT && no_such_device(device)) return CLI_DEVICE;
@@ -398,6 +407,7 @@ int cli_finish(int code)
     errno = 0;
     const bool bad = fflush(stdout) != 0 || ferror(stdout);
     if (!bad || code != CLI_GOOD) return code;
-    fprintf(stderr, "swoop: error: the output could not be written: %s\n", errno != 0 ? strerror(errno) : "write error");
+    fprintf(stderr, "swoop: error: the output could not be written: %s\n",
+            errno != 0 ? strerror(errno) : "write error");
     return CLI_DATA;
 }

@@ -15,20 +15,20 @@ typedef struct ranked {
 
 typedef struct output {
     FILE *f;
-    const char *file;       /* --out, or NULL: stdout */
-    char temporary[1100];   /* written first, then renamed to file; "" for devices and pipes */
+    const char *file;     /* --out, or NULL: stdout */
+    char temporary[1100]; /* written first, then renamed to file; "" for devices and pipes */
     const char *format;
-    int64_t top;            /* so many classes a row */
-    bool all;               /* --top all */
+    int64_t top; /* so many classes a row */
+    bool all;    /* --top all */
     ranked *ranking;
-    float *array;           /* npy: [count, n] */
+    float *array; /* npy: [count, n] */
     int64_t count, n;
     size_t capacity;
     struct timespec drawn;
     bool shown;
 } output;
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static int by_value(const void *a, const void *b)
 {
@@ -133,9 +133,9 @@ static void json_row(const output *o, const sw_prediction *p)
     cli_json_close(o->f, '}');
 }
 
-/* ---- taking predictions ------------------------------------------------------------------------------------------------- */
+/* ---- taking predictions ------------------------------------------------------------------------------------------ */
 
-/* An error that this file found while the library was at work: kept for run(), since the callback gives a status only. */
+/* What went wrong in this file while the library was at work: the callback itself gives a status only. */
 static char trouble[300];
 
 static sw_status keep(output *o, const sw_prediction *p)
@@ -143,9 +143,11 @@ static sw_status keep(output *o, const sw_prediction *p)
     const size_t need = (size_t)(o->count + 1) * (size_t)p->n;
     if (need > o->capacity) {
         const size_t capacity = need * 2;
-        float *const bigger = capacity < SIZE_MAX / sizeof *bigger ? realloc(o->array, capacity * sizeof *bigger) : NULL;
+        float *const bigger =
+            capacity < SIZE_MAX / sizeof *bigger ? realloc(o->array, capacity * sizeof *bigger) : NULL;
         if (bigger == NULL) {
-            snprintf(trouble, sizeof trouble, "out of memory: %zu predictions of %lld values", (size_t)o->count, (long long)p->n);
+            snprintf(trouble, sizeof trouble, "out of memory: %zu predictions of %lld values", (size_t)o->count,
+                     (long long)p->n);
             return SW_ERR_MEMORY;
         }
         o->array = bigger;
@@ -203,7 +205,7 @@ static sw_status each(void *context, const sw_prediction *p)
     return SW_OK;
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------------------- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static int open_output(output *o)
 {
@@ -236,13 +238,16 @@ static int close_output(output *o, int code)
 
 static int write_array(const output *o)
 {
-    const sw_array a = { .dtype = SW_F32, .rank = 2, .shape = { o->count, o->n }, .data = o->array,
+    const sw_array a = { .dtype = SW_F32,
+                         .rank = 2,
+                         .shape = { o->count, o->n },
+                         .data = o->array,
                          .bytes = (size_t)o->count * (size_t)o->n * sizeof *o->array };
     const sw_status st = sw_npy_write(o->file, &a);
     return st == SW_OK ? CLI_GOOD : cli_fail(st, NULL);
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static bool ends_in(const char *s, const char *end)
 {
@@ -252,7 +257,8 @@ static bool ends_in(const char *s, const char *end)
 
 static int settle(output *o, const char *top)
 {
-    if (o->format == NULL && o->file != NULL) o->format = ends_in(o->file, ".npy") ? "npy" : ends_in(o->file, ".jsonl") ? "jsonl" : NULL;
+    if (o->format == NULL && o->file != NULL)
+        o->format = ends_in(o->file, ".npy") ? "npy" : ends_in(o->file, ".jsonl") ? "jsonl" : NULL;
     if (o->format == NULL) o->format = cli.json && o->file == NULL ? "jsonl" : "csv";
     if (cli.json && o->file == NULL && o->format[0] != 'j') {
         return cli_error(CLI_USAGE, "--json and --format %s to stdout do not go together; give --out FILE", o->format);
@@ -298,8 +304,10 @@ static int predict(output *o, const char *path, const char *data, const char *sp
     if (code != CLI_GOOD) return code;
     const sw_status st = sw_run_predict(path, data, split, device, threads, each, o);
     if (o->shown) fputs("\r\033[K", stderr);
-    if (st != SW_OK) code = *trouble != '\0' ? cli_error(cli_code(st, device), "%s", trouble) : cli_fail(st, device);
-    else if (o->format[0] == 'n') code = write_array(o);
+    if (st != SW_OK)
+        code = *trouble != '\0' ? cli_error(cli_code(st, device), "%s", trouble) : cli_fail(st, device);
+    else if (o->format[0] == 'n')
+        code = write_array(o);
     code = close_output(o, code);
     if (code == CLI_GOOD) say_done(o);
     return code;
@@ -325,9 +333,11 @@ static int run(const cli_command *self, int argc, char **argv)
     int code;
     if (!cli_parse(self, &a, argc, argv, &code)) return code;
     if (positional[0] == NULL) return cli_error(CLI_USAGE, "which model? swoop predict %s", self->usage);
-    if (positional[1] != NULL && data != NULL) return cli_error(CLI_USAGE, "two data sets: '%s' and '%s'", positional[1], data);
+    if (positional[1] != NULL && data != NULL)
+        return cli_error(CLI_USAGE, "two data sets: '%s' and '%s'", positional[1], data);
     code = settle(&o, top);
-    if (code == CLI_GOOD) code = predict(&o, positional[0], positional[1] != NULL ? positional[1] : data, split, device, threads);
+    if (code == CLI_GOOD)
+        code = predict(&o, positional[0], positional[1] != NULL ? positional[1] : data, split, device, threads);
     free(o.array);
     free(o.ranking);
     return code;
@@ -337,7 +347,8 @@ const cli_command cli_predict = {
     .name = "predict",
     .about = "what a trained model says about each sample: csv, jsonl, npy",
     .usage = "RUN|MODEL.safetensors [DATA] [options]",
-    .text = "Runs the best model of a run folder, or a model file, on data (default: the run's own). Labels are not needed. "
+    .text = "Runs the best model of a run folder, or a model file, on data (default: the run's own). Labels are not "
+            "needed. "
             "Classes: index,label,class,probability; values: index,value. An npy array is [samples, outputs].",
     .examples = "swoop predict runs/train digits\n"
                 "swoop predict runs/train images.npy --top 3 --format jsonl\n"

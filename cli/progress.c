@@ -24,13 +24,15 @@ void progress_init(progress *p, const sw_config *c)
     p->log_every = sw_config_int(c, SW_KEY_LOG_EVERY);
     if (strcmp(sw_config_text(c, SW_KEY_VAL), "test") == 0) p->valid = "test";
     const char *const monitor = sw_config_text(c, SW_KEY_MONITOR);
-    if (strncmp(monitor, "val_", 4) == 0) snprintf(p->monitor_text, sizeof p->monitor_text, "%s_%s", p->valid, monitor + 4);
-    else snprintf(p->monitor_text, sizeof p->monitor_text, "%s", monitor);
+    if (strncmp(monitor, "val_", 4) == 0)
+        snprintf(p->monitor_text, sizeof p->monitor_text, "%s_%s", p->valid, monitor + 4);
+    else
+        snprintf(p->monitor_text, sizeof p->monitor_text, "%s", monitor);
     p->monitor = p->monitor_text;
     setvbuf(stdout, NULL, _IOLBF, 0); /* into a file, too, a line is there when its epoch is over */
 }
 
-/* ---- lines --------------------------------------------------------------------------------------------------------------- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 void progress_clear(progress *p)
 {
@@ -45,8 +47,10 @@ void progress_line(const progress *p, const char *label, const char *text)
     fputs(cli_paint(stdout, CLI_BOLD), stdout);
     cli_pad(stdout, label, LABEL_COLUMNS - 1, false);
     fprintf(stdout, "%s ", cli_paint(stdout, CLI_PLAIN));
-    if (cli.tty_out) cli_wrap(stdout, LABEL_COLUMNS, LABEL_COLUMNS, cli_columns(), text);
-    else cli_put(stdout, text);
+    if (cli.tty_out)
+        cli_wrap(stdout, LABEL_COLUMNS, LABEL_COLUMNS, cli_columns(), text);
+    else
+        cli_put(stdout, text);
     fputc('\n', stdout);
 }
 
@@ -69,7 +73,10 @@ void progress_note(void *context, const char *label, const char *text)
 
 /* Parts of a line, each with a rank: the highest ranks go first when the line is too long. */
 typedef struct parts {
-    struct { char text[64]; int rank; } part[MAX_PARTS];
+    struct {
+        char text[64];
+        int rank;
+    } part[MAX_PARTS];
     int n;
 } parts;
 
@@ -111,7 +118,8 @@ static void parts_put(const parts *s, FILE *f)
 
 static void add_figure(parts *s, int rank, const char *a, const char *b, double x)
 {
-    if (!isnan(x) || strcmp(b, "loss") == 0) add(s, rank, fabs(x) < 1000 ? "%s%s%s %.4f" : "%s%s%s %.4g", a, *a ? "_" : "", b, x);
+    if (!isnan(x) || strcmp(b, "loss") == 0)
+        add(s, rank, fabs(x) < 1000 ? "%s%s%s %.4f" : "%s%s%s %.4g", a, *a ? "_" : "", b, x);
 }
 
 static double memory_bytes(void)
@@ -120,7 +128,7 @@ static double memory_bytes(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? 1024.0 * (double)usage.ru_maxrss : (double)NAN;
 }
 
-/* ---- one line per epoch --------------------------------------------------------------------------------------------------- */
+/* ---- one line per epoch ------------------------------------------------------------------------------------------ */
 
 static void add_where(parts *s, const sw_event *e)
 {
@@ -190,8 +198,10 @@ static void on_epoch(progress *p, const sw_event *e)
     }
     if (cli.quiet) return;
     progress_clear(p);
-    if (cli.json) event_json("epoch", p, e);
-    else epoch_text(p, e);
+    if (cli.json)
+        event_json("epoch", p, e);
+    else
+        epoch_text(p, e);
 }
 
 void progress_best(const progress *p, const sw_fit_result *r, char *out, size_t size)
@@ -214,7 +224,7 @@ void progress_best(const progress *p, const sw_fit_result *r, char *out, size_t 
     }
 }
 
-/* ---- the redrawn line ------------------------------------------------------------------------------------------------------ */
+/* ---- the redrawn line -------------------------------------------------------------------------------------------- */
 
 static void put_bar(double share, int columns)
 {
@@ -234,15 +244,20 @@ static void draw(progress *p, const sw_event *e)
     const int64_t done = whole ? e->step : e->epoch_step, all = whole ? e->steps : e->epoch_steps;
     const bool validating = !whole && done == all;
     const double share = all > 0 ? fmin(1, (double)done / (double)all) : 0;
-    if (whole) add(&head, 0, "step %lld/%lld", (long long)e->step, (long long)e->steps);
-    else add_where(&head, e);
+    if (whole)
+        add(&head, 0, "step %lld/%lld", (long long)e->step, (long long)e->steps);
+    else
+        add_where(&head, e);
     add(&tail, 0, "%3.0f %%", floor(100 * share));
     add_figure(&tail, 0, "", "loss", e->loss);
     add_figure(&tail, 3, "", "acc", e->accuracy);
     add(&tail, 2, "%s samples/s", cli_si(b, e->samples_per_second));
-    if (validating) add(&tail, 1, "validating");
-    else if (!isnan(e->eta)) add(&tail, 1, "eta %s", cli_seconds(b, e->eta));
-    const int columns = cli_columns() - 1; /* the last column would move the cursor to the next line on some terminals */
+    if (validating)
+        add(&tail, 1, "validating");
+    else if (!isnan(e->eta))
+        add(&tail, 1, "eta %s", cli_seconds(b, e->eta));
+    const int columns =
+        cli_columns() - 1; /* the last column would move the cursor to the next line on some terminals */
     parts_fit(&tail, columns - parts_width(&head) - 2);
     int bar = columns - parts_width(&head) - parts_width(&tail) - 4;
     if (bar > 30) bar = 30;
@@ -279,8 +294,10 @@ static void on_step(progress *p, const sw_event *e)
     if (cli.quiet) return;
     if (cli.verbose > 0 && (e->step % p->log_every == 0 || e->step == 1)) {
         progress_clear(p);
-        if (cli.json) event_json("step", p, e);
-        else step_text(e);
+        if (cli.json)
+            event_json("step", p, e);
+        else
+            step_text(e);
     }
     if (!cli.tty_err) return;
     const double t = now();
@@ -289,7 +306,7 @@ static void on_step(progress *p, const sw_event *e)
     draw(p, e);
 }
 
-/* ---- other events ------------------------------------------------------------------------------------------------------------ */
+/* ---- other events ------------------------------------------------------------------------------------------------ */
 
 static void say(progress *p, const char *kind, cli_color color, const sw_event *e)
 {
@@ -315,10 +332,18 @@ sw_status progress_event(void *context, const sw_event *e)
 {
     progress *const p = context;
     switch (e->kind) {
-    case SW_EVENT_STEP: on_step(p, e); break;
-    case SW_EVENT_EPOCH: on_epoch(p, e); break;
-    case SW_EVENT_NOT_FINITE: say(p, "skipped", CLI_YELLOW, e); break;
-    case SW_EVENT_STOPPED: say(p, "stopped", CLI_YELLOW, e); break;
+    case SW_EVENT_STEP:
+        on_step(p, e);
+        break;
+    case SW_EVENT_EPOCH:
+        on_epoch(p, e);
+        break;
+    case SW_EVENT_NOT_FINITE:
+        say(p, "skipped", CLI_YELLOW, e);
+        break;
+    case SW_EVENT_STOPPED:
+        say(p, "stopped", CLI_YELLOW, e);
+        break;
     case SW_EVENT_CHECKPOINT:
         if (cli.verbose > 1) say(p, "checkpoint", CLI_DIM, e);
         break;

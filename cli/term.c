@@ -53,7 +53,9 @@ const char *cli_sign(const char *utf8, const char *ascii)
 /* One character of s: its bytes in *n, what to write instead in *out (of *out_n bytes), its columns. */
 static int one_character(const char *s, size_t *n, const char **out, size_t *out_n)
 {
-    static const struct { const char *from, *to; } ascii[] = {
+    static const struct {
+        const char *from, *to;
+    } ascii[] = {
         { "×", "x" }, { "→", "->" }, { "·", "|" }, { "−", "-" }, { "…", "..." }, { "±", "+-" }, { "–", "-" },
     };
     const unsigned char c = (unsigned char)*s;

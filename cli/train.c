@@ -7,9 +7,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- signals ----------------------------------------------------------------------------------------------------------- */
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
 
-/* The first one lets the step finish and the state be saved; from then on the default action holds: the next one kills. */
+/* The first one lets the step finish and the state be saved; from then on the default action holds: the next one kills.
+ */
 static volatile sig_atomic_t stop;
 static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
 
@@ -36,7 +37,7 @@ static void catch_signals(void)
     }
 }
 
-/* ---- the end of a run -------------------------------------------------------------------------------------------------- */
+/* ---- the end of a run -------------------------------------------------------------------------------------------- */
 
 static void result_json(const sw_run_result *r, const char *monitor)
 {
@@ -76,11 +77,12 @@ static void result_text(const progress *p, const sw_run_result *r)
     if (r->fit.best_epoch > 0) {
         char figures[160];
         progress_best(p, &r->fit, figures, sizeof figures);
-        snprintf(line, sizeof line, "epoch %lld, %s %s %s/best.safetensors    %s in all", (long long)r->fit.best_epoch, figures,
-                 arrow, r->folder, a);
+        snprintf(line, sizeof line, "epoch %lld, %s %s %s/best.safetensors    %s in all", (long long)r->fit.best_epoch,
+                 figures, arrow, r->folder, a);
         progress_line(p, "best", line);
     } else {
-        snprintf(line, sizeof line, "%lld steps %s %s/last.safetensors    %s in all", (long long)r->fit.steps, arrow, r->folder, a);
+        snprintf(line, sizeof line, "%lld steps %s %s/last.safetensors    %s in all", (long long)r->fit.steps, arrow,
+                 r->folder, a);
         progress_line(p, "last", line);
     }
     if (r->has_test) {
@@ -101,7 +103,7 @@ static int interrupted(const sw_run_result *r)
                      (long long)r->fit.steps, r->folder);
 }
 
-/* ---- the command ------------------------------------------------------------------------------------------------------- */
+/* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int load(sw_config *c, const char *positional, const char *option)
 {
@@ -112,8 +114,10 @@ static int load(sw_config *c, const char *positional, const char *option)
         return cli_error(CLI_USAGE, "two run files: '%s' and --config '%s'; give one", positional, option);
     }
     if (stat(file, &s) == 0 && S_ISDIR(s.st_mode)) {
-        return cli_error(CLI_USAGE, "'%s' is a folder and not a run file; to go on with that run: --resume %s; to begin anew "
-                         "with its keys: %s/config.yaml", file, file, file);
+        return cli_error(CLI_USAGE,
+                         "'%s' is a folder and not a run file; to go on with that run: --resume %s; to begin anew "
+                         "with its keys: %s/config.yaml",
+                         file, file, file);
     }
     const sw_status st = sw_config_load(c, file);
     return st == SW_OK ? CLI_GOOD : cli_fail(st, NULL);
@@ -135,7 +139,8 @@ static int train(sw_config *c)
     progress p;
     sw_run_result r = { 0 };
     if (*sw_config_text(c, SW_KEY_DATA) == '\0' && *sw_config_text(c, SW_KEY_RESUME) == '\0') {
-        return cli_error(CLI_USAGE, "there is no data to train on: --data fashion-mnist, or a folder or files of yours\n"
+        return cli_error(CLI_USAGE,
+                         "there is no data to train on: --data fashion-mnist, or a folder or files of yours\n"
                          "  swoop train --help has examples");
     }
     progress_init(&p, c);
@@ -145,8 +150,10 @@ static int train(sw_config *c)
     progress_clear(&p);
     if (st == SW_ERR_INTERRUPTED) return interrupted(&r);
     if (st != SW_OK) return cli_fail(st, sw_config_text(c, SW_KEY_DEVICE));
-    if (cli.json) result_json(&r, p.monitor);
-    else if (!cli.quiet) result_text(&p, &r);
+    if (cli.json)
+        result_json(&r, p.monitor);
+    else if (!cli.quiet)
+        result_text(&p, &r);
     return CLI_GOOD;
 }
 
@@ -155,8 +162,10 @@ static int run(const cli_command *self, int argc, char **argv)
     static bool only_print;
     static const char *config_file;
     static const cli_option options[] = {
-        { "config", "FILE", "run file (YAML, the same keys); the same as giving it first", CLI_TEXT, &config_file, 0, 0 },
-        { "print-config", NULL, "print every key as it would be used, as a run file, and stop", CLI_FLAG, &only_print, 0, 0 },
+        { "config", "FILE", "run file (YAML, the same keys); the same as giving it first", CLI_TEXT, &config_file, 0,
+          0 },
+        { "print-config", NULL, "print every key as it would be used, as a run file, and stop", CLI_FLAG, &only_print,
+          0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
     const char *file = NULL;
@@ -177,8 +186,10 @@ const cli_command cli_train = {
     .name = "train",
     .about = "train a network, or go on with a run",
     .usage = "[RUN.yaml] [--KEY VALUE ...]",
-    .text = "Trains a model on data and writes a run folder: runs/train, runs/train-2, ... with the best and the last model, a "
-            "checkpoint, results.csv and every key in config.yaml. Each key can stand in a run file and on the command line, "
+    .text = "Trains a model on data and writes a run folder: runs/train, runs/train-2, ... with the best and the last "
+            "model, a "
+            "checkpoint, results.csv and every key in config.yaml. Each key can stand in a run file and on the command "
+            "line, "
             "which wins. The first Ctrl-C finishes the step and saves; --resume goes on from there.",
     .examples = "swoop train --model lenet --data fashion-mnist --epochs 5\n"
                 "swoop train run.yaml --lr 3e-4 --name slower\n"
