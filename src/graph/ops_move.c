@@ -105,7 +105,7 @@ sw_t sw_transpose(sw_t x, int axis_a, int axis_b)
     const int a = sw__axis_of(SW_OP_PERMUTE, x, axis_a), b = sw__axis_of(SW_OP_PERMUTE, x, axis_b);
     if (a < 0 || b < 0) return (sw_t){ x.graph, 0 };
     int axes[SW_MAX_RANK];
-    for (int i = 0; i < sw_rank(x); i++) axes[i] = i == a ? b : i == b ? a : i;
+    for (int i = 0; i < SW_MAX_RANK; i++) axes[i] = i == a ? b : i == b ? a : i;
     return sw_permute(x, axes);
 }
 
