@@ -49,7 +49,8 @@ SW_API int sw_rank(sw_t t);                    /* -1 if invalid */
 SW_API int64_t sw_dim(sw_t t, int axis);       /* axis < 0 counts from the end; -1 if there is no such axis */
 SW_API int64_t sw_elements(sw_t t);            /* product of the dims (1 for a scalar), -1 if invalid */
 SW_API sw_dtype sw_type(sw_t t);
-SW_API sw_t sw_named(sw_t t, const char *name); /* names the node for messages, printing and profiles; returns t */
+/* Names the node for messages, printing and profiles; inputs and variables keep their own name. Returns t. */
+SW_API sw_t sw_named(sw_t t, const char *name);
 
 /* ---- sources -------------------------------------------------------------------------------------------------------- */
 
@@ -63,10 +64,11 @@ SW_API sw_t sw_literal(sw_graph *g, sw_dtype type, int rank, const int64_t *shap
 /* 0, 1, 2 … along one axis. */
 SW_API sw_t sw_iota(sw_graph *g, sw_dtype type, int rank, const int64_t *shape, int axis);
 /* Uniform 32-bit integers (SW_U32): element e of stream `stream` at count `counter` (scalar i64 value, or an invalid
- * sw_t for 0) is word e%4 of Philox4x32-10(counter = {e/4, counter}, key = {graph seed, stream}). sw_rand: f32 in [0, 1). */
+ * sw_t for 0) is word e%4 of Philox4x32-10(counter = {e/4, counter}, key = {graph seed, stream}), the seed's two halves
+ * xored into one word. sw_rand: f32 in [0, 1). */
 SW_API sw_t sw_random_bits(sw_graph *g, sw_t counter, uint32_t stream, int rank, const int64_t *shape);
 SW_API sw_t sw_rand(sw_graph *g, sw_t counter, uint32_t stream, int rank, const int64_t *shape);
-SW_API void sw_graph_set_seed(sw_graph *g, uint64_t seed);
+SW_API void sw_graph_set_seed(sw_graph *g, uint64_t seed); /* of random values built from now on; default 0 */
 
 /* Initial values of a variable. fan_in and fan_out are taken from the shape as PyTorch does (dim 1, dim 0, times the
  * receptive field), unless fan is given. */
