@@ -292,7 +292,7 @@ static void give(sw_t y, const char *prefix, int k)
 
 /* The graph of a trial. only_loss: nothing but the scalar, for differences; otherwise the op's outputs, the loss, and
  * its gradients. Of order 2 the loss is made of the gradients of the loss of order 1. */
-static sw_status make_graph(trial *t, bool only_loss, sw_graph **out)
+SW_UNUSED static sw_status make_graph(trial *t, bool only_loss, sw_graph **out)
 {
     sw_t in[MAX_OPERANDS], source[MAX_OPERANDS], wrt[MAX_OPERANDS], y[SW__MAX_OUT + MAX_OPERANDS];
     sw_graph *g = NULL;
