@@ -52,10 +52,10 @@ static sw_status check_inst(const sw__kernel *k, int32_t at)
     return SW_OK;
 }
 
-/* The instruction takes another value along a reduced axis by itself, whatever its operands do. */
+/* The instruction takes another value, or goes to another place, along a reduced axis by itself. */
 static bool walks_reduced(const sw__kernel *k, const sw__inst *i)
 {
-    if (!has_access(i) || i->kop == SW_K_STORE) return false;
+    if (!has_access(i)) return false;
     for (int x = 0; x < k->rank; x++) {
         if (!(k->reduced >> x & 1u)) continue;
         if (i->stride[x] != 0) return true;
@@ -82,6 +82,18 @@ static void set_levels(sw__kernel *k)
             if (after > i->phase) i->phase = after;
         }
     }
+}
+
+/* Every point has a place of its own in memory, or two would write to one place. */
+static sw_status check_store(const sw__kernel *k, int32_t at)
+{
+    const sw__inst *i = &k->inst[at];
+    for (int x = 0; x < k->rank; x++) /* strides of a tensor without elements say nothing */
+        if (k->extent[x] == 0 && (i->full || !(k->reduced >> x & 1u))) return SW_OK;
+    for (int x = 0; x < k->rank; x++)
+        if (k->extent[x] > 1 && i->stride[x] == 0 && (i->full || !(k->reduced >> x & 1u)))
+            return broken(k, at, "a store that stays in one place along an axis");
+    return SW_OK;
 }
 
 static sw_status set_skeleton(sw__kernel *k)
@@ -192,6 +204,8 @@ sw_status sw__kernel_analyse(sw__kernel *k)
     }
     if (!reduces) k->reduced = 0;
     set_levels(k);
+    for (int32_t j = 0; j < k->n_insts; j++)
+        if (k->inst[j].kop == SW_K_STORE) SW_TRY(check_store(k, j));
     SW_TRY(set_skeleton(k));
     set_hash(k);
     return SW_OK;
