@@ -434,4 +434,16 @@ static void compare(const trial *t, const char *who, const results *have, const 
     for (int k = 0; k < want->n; k++) compare_one(t, who, &have->r[k], &want->r[k], bound);
 }
 
+/* The graph as sw__pass_simplify leaves it must mean the same, on ref. bound: constants are folded in their own type. */
+static void check_simplified(const trial *t, const sw_graph *g, sw_device *on, const results *oracle, double bound)
+{
+    sw_graph *simple = NULL;
+    results have = { .n = 0 };
+    if (sw__pass_simplify(g, &simple) != SW_OK) problem(t, "simplify: %s", sw_error());
+    else if (run_graph(t, simple, on, NULL, &have) != SW_OK) problem(t, "simplified, on ref: %s", sw_error());
+    else compare(t, "simplified, on ref", &have, oracle, bound);
+    results_free(&have);
+    sw_graph_free(simple);
+}
+
 #endif

@@ -136,6 +136,7 @@ static void run_trial(trial *t)
     } else {
         mark_covered(t, g);
         check_differences(t, &oracle);
+        check_simplified(t, g, ref, &oracle, 1e-11);
         if (t->order == 1) {
             check_on(t, g, cpu, "cpu", &plain, &oracle, bound);
             check_on(t, g, cpu, "cpu, neither simplified nor fused", &raw, &oracle, bound);

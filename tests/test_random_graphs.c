@@ -279,6 +279,7 @@ static void run_seed(uint64_t seed)
         else compare(&t, ways[i].who, &have, &want, 1e-4);
         results_free(&have);
     }
+    if (want.n > 0) check_simplified(&t, g, ref, &want, 1e-5);
     if (run_graph(&t, g, null, &plain, &have) != SW_OK) problem(&t, "null: %s", sw_error());
     results_free(&have);
     results_free(&want);
