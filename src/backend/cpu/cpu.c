@@ -281,6 +281,7 @@ static sw_status cpu_kernel_launch(void *dev, void *kernel, const sw__bind *bind
 static bool cpu_op_accepts(void *dev, const sw__op_desc *d, int i)
 {
     const sw__cpu_op *const op = &sw__cpu_ops[d->op];
+    if (op->widens && sw__cpu_has_half(d) && !sw__cpu_packed(&d->in[i])) return false;
     return op->accepts == NULL || op->accepts(dev, d, i);
 }
 
@@ -311,7 +312,8 @@ static void leave(const sw__cpu *cpu, int before)
 static sw_status plan_named(sw__cpu_plan *p)
 {
     const int before = enter(p->cpu);
-    const sw_status st = sw__cpu_ops[p->d.op].plan(p);
+    const sw__cpu_op *const op = &sw__cpu_ops[p->d.op];
+    const sw_status st = op->widens && sw__cpu_has_half(&p->d) ? sw__cpu_half_plan(p) : op->plan(p);
     leave(p->cpu, before);
     return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
 }
@@ -361,24 +363,24 @@ static const char *cpu_op_note(void *plan)
 }
 
 const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
-    [SW_OP_MATMUL] = {sw__cpu_matmul_accepts, sw__cpu_matmul_plan},
-    [SW_OP_DOT] = {sw__cpu_matmul_accepts, sw__cpu_matmul_plan},
-    [SW_OP_CONV] = {sw__cpu_conv_accepts, sw__cpu_conv_plan},
-    [SW_OP_CONV_GRAD_X] = {sw__cpu_conv_accepts, sw__cpu_conv_plan},
-    [SW_OP_CONV_GRAD_W] = {sw__cpu_conv_accepts, sw__cpu_conv_plan},
-    [SW_OP_MAX_POOL] = {NULL, sw__cpu_pool_plan},
-    [SW_OP_MAX_POOL_GRAD] = {NULL, sw__cpu_pool_plan},
-    [SW_OP_AVG_POOL] = {NULL, sw__cpu_pool_plan},
-    [SW_OP_AVG_POOL_GRAD] = {NULL, sw__cpu_pool_plan},
-    [SW_OP_ARGMAX] = {NULL, sw__cpu_argreduce_plan},
-    [SW_OP_ARGMIN] = {NULL, sw__cpu_argreduce_plan},
-    [SW_OP_SCAN_SUM] = {NULL, sw__cpu_scan_plan},
-    [SW_OP_SORT] = {NULL, sw__cpu_sort_plan},
-    [SW_OP_ARGSORT] = {NULL, sw__cpu_sort_plan},
-    [SW_OP_SCATTER_ADD] = {NULL, sw__cpu_scatter_plan},
-    [SW_OP_SCATTER_SET] = {NULL, sw__cpu_scatter_plan},
-    [SW_OP_SCATTER_MAX] = {NULL, sw__cpu_scatter_plan},
-    [SW_OP_EMBEDDING_GRAD] = {NULL, sw__cpu_embedding_grad_plan},
+    [SW_OP_MATMUL] = {sw__cpu_matmul_accepts, sw__cpu_matmul_plan, true},
+    [SW_OP_DOT] = {sw__cpu_matmul_accepts, sw__cpu_matmul_plan, true},
+    [SW_OP_CONV] = {sw__cpu_conv_accepts, sw__cpu_conv_plan, true},
+    [SW_OP_CONV_GRAD_X] = {sw__cpu_conv_accepts, sw__cpu_conv_plan, true},
+    [SW_OP_CONV_GRAD_W] = {sw__cpu_conv_accepts, sw__cpu_conv_plan, true},
+    [SW_OP_MAX_POOL] = {NULL, sw__cpu_pool_plan, true},
+    [SW_OP_MAX_POOL_GRAD] = {NULL, sw__cpu_pool_plan, true},
+    [SW_OP_AVG_POOL] = {NULL, sw__cpu_pool_plan, true},
+    [SW_OP_AVG_POOL_GRAD] = {NULL, sw__cpu_pool_plan, true},
+    [SW_OP_ARGMAX] = {NULL, sw__cpu_argreduce_plan, false},
+    [SW_OP_ARGMIN] = {NULL, sw__cpu_argreduce_plan, false},
+    [SW_OP_SCAN_SUM] = {NULL, sw__cpu_scan_plan, false},
+    [SW_OP_SORT] = {NULL, sw__cpu_sort_plan, false},
+    [SW_OP_ARGSORT] = {NULL, sw__cpu_sort_plan, false},
+    [SW_OP_SCATTER_ADD] = {NULL, sw__cpu_scatter_plan, false},
+    [SW_OP_SCATTER_SET] = {NULL, sw__cpu_scatter_plan, false},
+    [SW_OP_SCATTER_MAX] = {NULL, sw__cpu_scatter_plan, false},
+    [SW_OP_EMBEDDING_GRAD] = {NULL, sw__cpu_embedding_grad_plan, false},
 };
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ struct sw__cpu_plan {
 typedef struct sw__cpu_op {
     bool (*accepts)(const sw__cpu *cpu, const sw__op_desc *d, int i); /* NULL: any strides */
     sw_status (*plan)(sw__cpu_plan *p); /* sets exec, state, workspace, note */
+    bool widens;                        /* computes in f32 and f64 only: halves go through sw__cpu_half_plan */
 } sw__cpu_op;
 
 /* plan is NULL for ops that the CPU backend does not take whole. */
@@ -74,6 +75,9 @@ static inline size_t sw__cpu_align(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
+/* All elements lie side by side, in whatever order of the axes. */
+bool sw__cpu_packed(const sw__desc *d);
+
 /* ---- ops ----------------------------------------------------------------------------------------------------------- */
 
 bool sw__cpu_matmul_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
@@ -86,5 +90,7 @@ sw_status sw__cpu_scan_plan(sw__cpu_plan *p);
 sw_status sw__cpu_sort_plan(sw__cpu_plan *p);
 sw_status sw__cpu_scatter_plan(sw__cpu_plan *p);
 sw_status sw__cpu_embedding_grad_plan(sw__cpu_plan *p);
+bool sw__cpu_has_half(const sw__op_desc *d); /* some tensor is f16 or bf16 */
+sw_status sw__cpu_half_plan(sw__cpu_plan *p);
 
 #endif

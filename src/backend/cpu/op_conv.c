@@ -157,7 +157,7 @@ sw_status sw__cpu_conv_plan(sw__cpu_plan *p)
     p->drop = drop;
     describe(p, s);
     if (t != SW_F32 && t != SW_F64)
-        return sw__fail(SW_ERR_UNSUPPORTED, "%s is not computed in; cast to f32", sw_dtype_name(t));
+        return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
     if (dnn_can(p, s)) {
         p->exec = exec_dnn;
         const sw_status st = plan_dnn(p, s);

@@ -149,7 +149,7 @@ sw_status sw__cpu_pool_plan(sw__cpu_plan *p)
     p->state = s;
     describe(p, s);
     if (t != SW_F32 && t != SW_F64)
-        return sw__fail(SW_ERR_UNSUPPORTED, "%s is not computed in; cast to f32", sw_dtype_name(t));
+        return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
     const bool last = all_laid(p, true), rows = !last && all_laid(p, false);
     if (t == SW_F64 || (!last && !rows) || sw__cpu_elements(&p->desc[0]) == 0) {
         p->exec = exec_loops;

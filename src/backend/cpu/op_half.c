@@ -1,0 +1,131 @@
+/* op_half.c: ops on f16 and bf16 tensors as the same op on f32 copies in the workspace, rounded at the end.
+ * A plan around a plan. Called by cpu.c for the ops of arithmetic; ops that only order or move take halves themselves. */
+#include "backend/cpu/cpu.h"
+
+#include <stdio.h>
+
+typedef struct half {
+    sw__cpu_plan *inner;
+    size_t at[SW__CPU_MAX_REFS];  /* f32 copy in the workspace; SIZE_MAX: the tensor is no half and used where it lies */
+    size_t narrow;                /* dense half result, before it is spread over the strides of the output */
+    size_t inner_work;
+} half;
+
+static bool is_half(const sw__desc *d)
+{
+    return d->dtype == SW_F16 || d->dtype == SW_BF16;
+}
+
+bool sw__cpu_has_half(const sw__op_desc *d)
+{
+    for (int i = 0; i < d->n_in; i++)
+        if (is_half(&d->in[i])) return true;
+    return is_half(&d->out[0]);
+}
+
+/* All elements lie side by side, in whatever order of the axes. */
+bool sw__cpu_packed(const sw__desc *d)
+{
+    int64_t next = 1;
+    for (int found = 0; found < d->rank; found++) {
+        int axis = -1;
+        for (int i = 0; i < d->rank && axis < 0; i++)
+            if (d->dim[i] > 1 && d->stride[i] == next) axis = i;
+        if (axis < 0) break;
+        next *= d->dim[axis];
+    }
+    return next == sw__cpu_elements(d) || sw__cpu_elements(d) == 0;
+}
+
+#define CHUNK 4096
+
+/* `count` neighbouring elements. */
+static void convert(void *to, sw_dtype tt, const void *from, sw_dtype ft, int64_t count, const sw__cpu *cpu)
+{
+    const int64_t chunks = (count + CHUNK - 1) / CHUNK;
+    const int threads = sw__cpu_threads(cpu, (double)count);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t i = 0; i < chunks; i++) {
+        const size_t first = (size_t)i * CHUNK, n = (size_t)SW_MIN(CHUNK, count - i * CHUNK);
+        sw__convert((char *)to + first * sw_dtype_size(tt), tt, (const char *)from + first * sw_dtype_size(ft), ft, n);
+    }
+}
+
+static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
+{
+    const half *const s = p->state;
+    void *inner[SW__CPU_MAX_REFS + 1];
+    const int n = p->d.n_in + p->d.n_out, y = p->d.n_in;
+    char *const work = ptr[n];
+    for (int i = 0; i < n; i++) inner[i] = s->at[i] == SIZE_MAX ? ptr[i] : work + s->at[i];
+    inner[n] = work + s->inner_work;
+    for (int i = 0; i < y; i++)
+        if (s->at[i] != SIZE_MAX)
+            convert(inner[i], SW_F32, ptr[i], (sw_dtype)p->desc[i].dtype, sw__cpu_elements(&p->desc[i]), p->cpu);
+    SW_TRY(s->inner->exec(s->inner, inner));
+    if (s->at[y] == SIZE_MAX) return SW_OK;
+    const sw_dtype t = (sw_dtype)p->desc[y].dtype;
+    const bool packed = sw__cpu_packed(&p->desc[y]);
+    convert(packed ? ptr[y] : work + s->narrow, t, inner[y], SW_F32, sw__cpu_elements(&p->desc[y]), p->cpu);
+    if (packed) return SW_OK;
+    const sw__desc dense = sw__cpu_dense(t, p->desc[y].rank, p->desc[y].dim);
+    sw__cpu_copy(ptr[y], &p->desc[y], work + s->narrow, &dense, p->cpu->threads);
+    return SW_OK;
+}
+
+static void drop(void *state)
+{
+    half *const s = state;
+    if (s->inner != NULL) {
+        if (s->inner->state != NULL && s->inner->drop != NULL) s->inner->drop(s->inner->state);
+        else sw__free(s->inner->state);
+    }
+    sw__free(s->inner);
+    sw__free(s);
+}
+
+/* The inner op: the same with f32 for halves, in the same order of axes. */
+static void widen(sw__cpu_plan *p, half *s)
+{
+    sw__cpu_plan *const q = s->inner;
+    *q = *p;
+    q->state = NULL;
+    q->drop = NULL;
+    q->workspace = 0;
+    q->d.in = q->desc;
+    q->d.out = q->desc + q->d.n_in;
+    q->d.attr = &q->attr;
+    for (int i = 0; i < p->d.n_in + p->d.n_out; i++) {
+        s->at[i] = SIZE_MAX;
+        if (!is_half(&p->desc[i])) continue;
+        if (!sw__cpu_packed(&p->desc[i])) q->desc[i] = sw__cpu_dense(SW_F32, p->desc[i].rank, p->desc[i].dim);
+        q->desc[i].dtype = SW_F32;
+        s->at[i] = p->workspace;
+        p->workspace += sw__cpu_align((size_t)sw__cpu_elements(&p->desc[i]) * sizeof(float));
+    }
+}
+
+sw_status sw__cpu_half_plan(sw__cpu_plan *p)
+{
+    for (int i = 0; i < p->d.n_in; i++)
+        if (is_half(&p->desc[i]) && !sw__cpu_packed(&p->desc[i]))
+            return sw__fail(SW_ERR_UNSUPPORTED, "operand %d is no dense tensor", i + 1);
+    half *const s = sw__calloc(1, sizeof *s);
+    if (s == NULL) return sw__no_memory(sizeof *s, "a planned op");
+    p->state = s;
+    p->drop = drop;
+    p->exec = exec_half;
+    s->inner = sw__calloc(1, sizeof *s->inner);
+    if (s->inner == NULL) return sw__no_memory(sizeof *s->inner, "a planned op");
+    widen(p, s);
+    SW_TRY(sw__cpu_ops[p->d.op].plan(s->inner));
+    const sw__desc *const y = &p->d.out[0];
+    if (is_half(y) && !sw__cpu_packed(y)) {
+        s->narrow = p->workspace;
+        p->workspace += sw__cpu_align((size_t)sw__cpu_elements(y) * sw_dtype_size((sw_dtype)y->dtype));
+    }
+    s->inner_work = p->workspace;
+    p->workspace += s->inner->workspace;
+    snprintf(p->note, sizeof p->note, "as f32: %.100s", s->inner->note);
+    return SW_OK;
+}
