@@ -2,6 +2,7 @@
  * The top of data's reading side, over io's readers and arrange.c. */
 #include "data/storage.h"
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,26 +34,23 @@ static const char *const fashion_classes[] = { "T-shirt/top", "Trouser", "Pullov
                                                "Sandal",      "Shirt",   "Sneaker",  "Bag",     "Ankle boot" };
 static const char *const digit_classes[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
 
-/* Where digits are: installed, or in the source tree while swoop is being built and tested. */
-#ifndef SWOOP_DATA_DIR
-#define SWOOP_DATA_DIR "/usr/share/swoop"
-#endif
+/* In the source tree, while swoop is being built and tested. */
 #ifndef SWOOP_SOURCE_DATA_DIR
 #define SWOOP_SOURCE_DATA_DIR NULL
 #endif
 
 typedef struct known {
     const char *name;
-    const char *folders[2]; /* searched for a folder of that name, after $SWOOP_DATA */
+    const char *folder; /* that holds a folder of that name; $SWOOP_DATA and share/swoop are searched first */
     const char *advice;
     const char *const *class_names;
     int64_t classes;
 } known;
 
 static const known known_sets[] = {
-    { "fashion-mnist", { "/usr/share/datasets", NULL },
+    { "fashion-mnist", "/usr/share/datasets",
       "apt install dataset-fashion-mnist, or put its four files into $SWOOP_DATA/fashion-mnist", fashion_classes, 10 },
-    { "digits", { SWOOP_DATA_DIR, SWOOP_SOURCE_DATA_DIR },
+    { "digits", SWOOP_SOURCE_DATA_DIR,
       "it ships with swoop in share/swoop/digits; set SWOOP_DATA to the folder that holds digits/", digit_classes, 10 },
 };
 
@@ -67,20 +65,51 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* The folder of a known set; *found stays NULL if there is none. */
-static sw_status find_known(const known *k, char **found)
+/* PREFIX/share/swoop, wherever swoop was installed to: found from the file that holds this code, PREFIX/lib/libswoop.so,
+ * PREFIX/lib/x86_64-linux-gnu/libswoop.so or PREFIX/bin/program. *out stays NULL if there is none. */
+static sw_status find_share(char **out)
 {
-    const char *const places[] = { getenv("SWOOP_DATA"), k->folders[0], k->folders[1] };
-    for (size_t i = 0; i < SW_COUNT(places); i++) {
-        if (places[i] == NULL || places[i][0] == '\0') continue;
-        char *const path = sw__asprintf("%s/%s", places[i], k->name);
-        if (path == NULL) return sw__no_memory(strlen(places[i]), "a path");
+    static const char here = 0;
+    static const char *const ways[] = { "/../share/swoop", "/../../share/swoop" };
+    Dl_info info;
+    if (dladdr(&here, &info) == 0 || info.dli_fname == NULL) return SW_OK;
+    const char *const slash = strrchr(info.dli_fname, '/');
+    for (size_t i = 0; slash != NULL && i < SW_COUNT(ways); i++) {
+        char *const path = sw__asprintf("%.*s%s", (int)(slash - info.dli_fname), info.dli_fname, ways[i]);
+        if (path == NULL) return sw__no_memory(strlen(info.dli_fname), "a path");
         if (is_folder(path)) {
-            *found = path;
+            *out = path;
             return SW_OK;
         }
         sw__free(path);
     }
+    return SW_OK;
+}
+
+/* PLACE/NAME if it is a folder; *found stays as it is otherwise. */
+static sw_status look_in(const char *place, const char *name, char **found)
+{
+    if (*found != NULL || place == NULL || place[0] == '\0') return SW_OK;
+    char *const path = sw__asprintf("%s/%s", place, name);
+    if (path == NULL) return sw__no_memory(strlen(place), "a path");
+    if (is_folder(path)) {
+        *found = path;
+    } else {
+        sw__free(path);
+    }
+    return SW_OK;
+}
+
+/* The folder of a known set. */
+static sw_status find_known(const known *k, char **found)
+{
+    char *share = NULL;
+    SW_TRY(find_share(&share));
+    sw_status st = look_in(getenv("SWOOP_DATA"), k->name, found);
+    if (st == SW_OK) st = look_in(share, k->name, found);
+    if (st == SW_OK) st = look_in(k->folder, k->name, found);
+    sw__free(share);
+    if (st != SW_OK || *found != NULL) return st;
     return sw__fail(SW_ERR_DATA, "%s is not on this machine: %s", k->name, k->advice);
 }
 
