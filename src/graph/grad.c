@@ -152,7 +152,7 @@ static void apply_rule(walk *w, uint32_t id, const sw_t *dy)
     for (uint32_t i = 0; i < n_in; i++) {
         if (!w->want[i] || !sw_valid(w->dx[i])) continue;
         const uint32_t in = g->nodes[id].in[i];
-        if (!sw__same_shape(sw__node_of(w->dx[i]), &g->nodes[in])) {
+        if (!sw__same_shape(&g->nodes[w->dx[i].id], &g->nodes[in])) {
             char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
             sw__graph_error(g, SW_ERR_SHAPE, "sw_grad: the gradient of input %u of %s (%%%u) is %s, the input is %s",
                             (unsigned)i, info->name, (unsigned)id, sw__value_text(g, w->dx[i].id, a),

@@ -32,6 +32,13 @@ static sw_t from_channels(sw_t v)
     return sw_reshape(v, 1, &dim);
 }
 
+/* How many elements a channel has. */
+static double channel_count(const sw__node *n)
+{
+    const int64_t count = sw__node_elements(n) / n->dim[1];
+    return (double)count;
+}
+
 /* Statistics from one pass over x: sums of x - K and (x - K)^2, K being each channel's first element. Any K gives the
  * same variance; one near the mean keeps the subtraction below from cancelling. */
 static void batch_statistics(sw_t x, double count, sw_t *mean, sw_t *var)
@@ -59,7 +66,7 @@ void sw__lower_batch_norm(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *
         return;
     }
     sw_t mean, var;
-    batch_statistics(x, (double)(sw__node_elements(n) / channels), &mean, &var);
+    batch_statistics(x, channel_count(n), &mean, &var);
     const sw_t scale = sw_mul(to_channels(in[1], x), sw_rsqrt(sw_add_scalar(var, n->attr.norm.eps)));
     const sw_t shift = sw_sub(to_channels(in[2], x), sw_mul(mean, scale));
     out[0] = sw_add(sw_mul(x, scale), shift);
@@ -79,7 +86,7 @@ void sw__lower_batch_norm_grad(sw_graph *g, const sw__node *n, const sw_t *in, s
         return;
     }
     const uint32_t axes = sw__axes_but(n->rank, 1);
-    const double share = 1.0 / (double)(sw__node_elements(n) / channels);
+    const double share = 1.0 / channel_count(n);
     const sw_t w = to_channels(in[2], x), mean = to_channels(in[3], x), var = to_channels(in[4], x);
     const sw_t r = sw_rsqrt(sw_add_scalar(var, n->attr.norm.eps));
     const sw_t s = sw_sum(dy, axes, true);
