@@ -40,6 +40,8 @@ const char *cli_seconds(cli_text b, double s)
         snprintf(b, sizeof(cli_text), "%.1f s", s);
     else if (n < 60)
         snprintf(b, sizeof(cli_text), "%lld s", n);
+    else if (n >= 600 && n < 3600)
+        snprintf(b, sizeof(cli_text), "%lld min", n / 60);
     else if (n < 3600)
         snprintf(b, sizeof(cli_text), "%lld min %02lld s", n / 60, n % 60);
     else if (n < 86400)

@@ -16,6 +16,9 @@ static void put_string(FILE *f, const char *s)
     while (*p != '\0') {
         if (*p == '"' || *p == '\\') {
             fprintf(f, "\\%c", *p++);
+        } else if (*p == '\n') {
+            fputs("\\n", f);
+            p++;
         } else if (*p < 0x20 || *p == 0x7f) {
             fprintf(f, "\\u%04x", *p++);
         } else if (*p < 0x80) {

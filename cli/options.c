@@ -342,7 +342,8 @@ void cli_help(const cli_command *self, const cli_arguments *a, FILE *f)
 static int report(int code, const char *status, const char *message)
 {
     fflush(stdout);
-    fprintf(stderr, "%sswoop: error:%s ", cli_paint(stderr, CLI_RED), cli_paint(stderr, CLI_PLAIN));
+    const char *const kind = code == CLI_INTERRUPTED ? "swoop:" : "swoop: error:"; /* to stop is no mistake */
+    fprintf(stderr, "%s%s%s ", cli_paint(stderr, CLI_RED), kind, cli_paint(stderr, CLI_PLAIN));
     for (const char *line = message; *line != '\0';) { /* lines are ours, other control characters are not */
         const size_t n = strcspn(line, "\n");
         char part[1200];
@@ -369,7 +370,7 @@ int cli_error(int code, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    return report(code, code == CLI_USAGE ? "usage" : "error", message);
+    return report(code, code == CLI_USAGE ? "usage" : code == CLI_INTERRUPTED ? "interrupted" : "error", message);
 }
 
 /* A device that was asked for by a name that none has. */

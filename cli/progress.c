@@ -10,6 +10,7 @@
 #define REDRAW_SECONDS 0.1
 #define LABEL_COLUMNS 8
 #define MAX_PARTS 12
+#define LEAST_BAR 8
 
 static double now(void)
 {
@@ -249,7 +250,7 @@ static void draw(progress *p, const sw_event *e)
     else
         add_where(&head, e);
     add(&tail, 0, "%3.0f %%", floor(100 * share));
-    add_figure(&tail, 0, "", "loss", e->loss);
+    add_figure(&tail, 0, "", "loss", p->loss_sum / (double)p->epoch_steps);
     add_figure(&tail, 3, "", "acc", e->accuracy);
     add(&tail, 2, "%s samples/s", cli_si(b, e->samples_per_second));
     if (validating)
@@ -258,13 +259,13 @@ static void draw(progress *p, const sw_event *e)
         add(&tail, 1, "eta %s", cli_seconds(b, e->eta));
     const int columns =
         cli_columns() - 1; /* the last column would move the cursor to the next line on some terminals */
-    parts_fit(&tail, columns - parts_width(&head) - 2);
+    parts_fit(&tail, columns - parts_width(&head) - 4 - LEAST_BAR);
     int bar = columns - parts_width(&head) - parts_width(&tail) - 4;
     if (bar > 30) bar = 30;
     fputc('\r', stderr);
     parts_put(&head, stderr);
     fputs("  ", stderr);
-    if (bar >= 6) {
+    if (bar >= LEAST_BAR) {
         put_bar(share, bar);
         fputs("  ", stderr);
     }
@@ -291,6 +292,13 @@ static void step_text(const sw_event *e)
 
 static void on_step(progress *p, const sw_event *e)
 {
+    if (e->epoch != p->epoch) {
+        p->epoch = e->epoch;
+        p->epoch_steps = 0;
+        p->loss_sum = 0;
+    }
+    p->epoch_steps++;
+    p->loss_sum += e->loss;
     if (cli.quiet) return;
     if (cli.verbose > 0 && (e->step % p->log_every == 0 || e->step == 1)) {
         progress_clear(p);

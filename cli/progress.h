@@ -9,7 +9,9 @@ typedef struct progress {
     const char *valid;   /* "val", or "test" where that is what is validated on */
     const char *monitor; /* "val_loss" … as the figures go, so with "test" in place of "val" */
     int64_t log_every;
-    bool drawn; /* there is a redrawn line on the terminal */
+    int64_t epoch, epoch_steps; /* of which loss_sum is the sum, */
+    double loss_sum;            /* so that the redrawn line shows what the epoch's line will say */
+    bool drawn;                 /* there is a redrawn line on the terminal */
     double drawn_at;
     sw_event best; /* the epoch that was the best, so far as this process saw it; epoch 0: none */
     char monitor_text[16];

@@ -99,7 +99,7 @@ static void result_text(const progress *p, const sw_run_result *r)
 static int interrupted(const sw_run_result *r)
 {
     if (*r->folder == '\0') return cli_error(CLI_INTERRUPTED, "interrupted before the first step; nothing was written");
-    return cli_error(CLI_INTERRUPTED, "interrupted at step %lld; all is saved. Go on with: swoop train --resume %s",
+    return cli_error(CLI_INTERRUPTED, "interrupted at step %lld; all is saved\n  go on with: swoop train --resume %s",
                      (long long)r->fit.steps, r->folder);
 }
 
