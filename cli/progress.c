@@ -22,6 +22,7 @@ static double now(void)
 void progress_init(progress *p, const sw_config *c)
 {
     *p = (progress){ .valid = "val" };
+    p->stops_on_nan = strcmp(sw_config_text(c, SW_KEY_ON_NAN), "stop") == 0;
     p->log_every = sw_config_int(c, SW_KEY_LOG_EVERY);
     if (strcmp(sw_config_text(c, SW_KEY_VAL), "test") == 0) p->valid = "test";
     const char *const monitor = sw_config_text(c, SW_KEY_MONITOR);
@@ -117,10 +118,15 @@ static void parts_put(const parts *s, FILE *f)
     for (int i = 0; i < s->n; i++) fprintf(f, "%s%s", i > 0 ? "  " : "", s->part[i].text);
 }
 
+/* "val_loss 0.2671"; an accuracy that is NaN is none at all. */
 static void add_figure(parts *s, int rank, const char *a, const char *b, double x)
 {
-    if (!isnan(x) || strcmp(b, "loss") == 0)
-        add(s, rank, fabs(x) < 1000 ? "%s%s%s %.4f" : "%s%s%s %.4g", a, *a ? "_" : "", b, x);
+    const char *const join = *a != '\0' ? "_" : "";
+    if (isnan(x) && strcmp(b, "acc") == 0) return;
+    if (isnan(x))
+        add(s, rank, "%s%s%s NaN", a, join, b);
+    else
+        add(s, rank, fabs(x) < 1000 ? "%s%s%s %.4f" : "%s%s%s %.4g", a, join, b, x);
 }
 
 static double memory_bytes(void)
@@ -177,7 +183,7 @@ static void event_json(const char *kind, const progress *p, const sw_event *e)
         cli_json_number(stdout, "val_acc", e->has_valid ? e->valid.accuracy : (double)NAN);
         cli_json_text(stdout, "val_is", e->has_valid ? p->valid : NULL);
         cli_json_bool(stdout, "best", e->best);
-        cli_json_number(stdout, "mem", memory_bytes());
+        cli_json_int(stdout, "mem", isnan(memory_bytes()) ? 0 : (int64_t)memory_bytes());
     }
     cli_json_number(stdout, "lr", e->lr);
     cli_json_number(stdout, "seconds", e->seconds);
@@ -242,8 +248,10 @@ static void draw(progress *p, const sw_event *e)
     parts head = { .n = 0 }, tail = { .n = 0 };
     cli_text b;
     const bool whole = e->epochs == 0 && e->steps > 0; /* so many steps: the bar is all of them */
-    const int64_t done = whole ? e->step : e->epoch_step, all = whole ? e->steps : e->epoch_steps;
-    const bool validating = !whole && done == all;
+    const int64_t done = whole ? e->step : e->epoch_step, left = e->steps - (e->step - e->epoch_step);
+    const bool last = e->steps > 0 && left < e->epoch_steps; /* the run ends within this epoch */
+    const int64_t all = whole ? e->steps : last ? left : e->epoch_steps;
+    const bool validating = done == all;
     const double share = all > 0 ? fmin(1, (double)done / (double)all) : 0;
     if (whole)
         add(&head, 0, "step %lld/%lld", (long long)e->step, (long long)e->steps);
@@ -309,7 +317,9 @@ static void on_step(progress *p, const sw_event *e)
     }
     if (!cli.tty_err) return;
     const double t = now();
-    if (t - p->drawn_at < REDRAW_SECONDS && !(e->epoch_step == e->epoch_steps && e->epoch_seconds > 1)) return;
+    if (t - p->drawn_at < REDRAW_SECONDS &&
+        !((e->epoch_step == e->epoch_steps || e->step == e->steps) && e->epoch_seconds > 1))
+        return;
     p->drawn_at = t;
     draw(p, e);
 }
@@ -336,6 +346,13 @@ static void say(progress *p, const char *kind, cli_color color, const sw_event *
     fputc('\n', stderr);
 }
 
+/* Of many skipped steps, the 1st, 2nd, 4th, 8th … is shown. */
+static void on_not_finite(progress *p, const sw_event *e)
+{
+    p->skipped++;
+    if (!p->stops_on_nan && (p->skipped & (p->skipped - 1)) == 0) say(p, "skipped", CLI_YELLOW, e);
+}
+
 sw_status progress_event(void *context, const sw_event *e)
 {
     progress *const p = context;
@@ -347,7 +364,7 @@ sw_status progress_event(void *context, const sw_event *e)
         on_epoch(p, e);
         break;
     case SW_EVENT_NOT_FINITE:
-        say(p, "skipped", CLI_YELLOW, e);
+        on_not_finite(p, e);
         break;
     case SW_EVENT_STOPPED:
         say(p, "stopped", CLI_YELLOW, e);

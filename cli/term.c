@@ -1,6 +1,5 @@
 /* term.c: what the terminal can do, and text fitted to it: width, colours, wrapping, characters it may not have.
  * Under every command's output. */
-#define _GNU_SOURCE /* wcwidth */
 #include "cli.h"
 #include <langinfo.h>
 #include <locale.h>
@@ -137,7 +136,8 @@ void cli_wrap(FILE *f, int column, int indent, int width, const char *s)
     bool first = true;
     while (*s != '\0') {
         while (*s == ' ') s++;
-        const char *const end = s + strcspn(s, " \n");
+        const char *end = s + strcspn(s, " \n");
+        if (end[0] == ' ' && end[1] == '%') end += 1 + strcspn(end + 1, " \n"); /* "5 %" stays together */
         char word[256];
         const size_t n = (size_t)(end - s) < sizeof word - 1 ? (size_t)(end - s) : sizeof word - 1;
         memcpy(word, s, n);

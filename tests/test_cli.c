@@ -1,0 +1,698 @@
+/* test_cli.c: the command as a user meets it: the built program is run, its output, errors and exit codes are looked
+ * at. Everything happens in a fresh folder under TMPDIR, on the digits that ship with swoop. */
+#include "base/base.h"
+#include "swoop/config.h"
+#include "swoop/io.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <math.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MLP "--model mlp:16 --data digits --device cpu --threads 1 "
+
+/* ---- running
+ * --------------------------------------------------------------------------------------------------------- */
+
+static char *slurp(const char *path)
+{
+    sw__text t = { 0 };
+    char block[4096];
+    FILE *const f = fopen(path, "r");
+    assert_non_null(f);
+    for (size_t n; (n = fread(block, 1, sizeof block, f)) > 0;) sw__text_put(&t, block, n);
+    sw__text_put(&t, "", 0);
+    fclose(f);
+    assert_false(t.failed);
+    return t.s != NULL ? t.s : sw__strdup("");
+}
+
+static char *out, *err; /* of the last run */
+
+static void forget(void)
+{
+    sw__free(out);
+    sw__free(err);
+    out = err = NULL;
+}
+
+/* Runs "swoop ARGUMENTS" through the shell (so ARGUMENTS may redirect) and gives the exit code. */
+static int run(const char *arguments)
+{
+    char line[1200];
+    forget();
+    snprintf(line, sizeof line, "exec >out 2>err; '%s' %s", SWOOP_COMMAND, arguments);
+    const int status = system(line);
+    assert_true(WIFEXITED(status));
+    out = slurp("out");
+    err = slurp("err");
+    return WEXITSTATUS(status);
+}
+
+static void must(const char *arguments)
+{
+    const int code = run(arguments);
+    if (code != 0) fail_msg("swoop %s: exit %d\n%s", arguments, code, err);
+}
+
+static void has(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) fail_msg("no '%s' in:\n%s", part, text);
+}
+
+static void has_not(const char *text, const char *part)
+{
+    if (strstr(text, part) != NULL) fail_msg("'%s' in:\n%s", part, text);
+}
+
+static int count(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, part)) != NULL; p++) n++;
+    return n;
+}
+
+static bool there(const char *path)
+{
+    struct stat s;
+    return lstat(path, &s) == 0;
+}
+
+/* Every line of text is a JSON object; gives the last one that has `key`. */
+static json_t *json_lines(const char *text, const char *key)
+{
+    json_t *found = NULL;
+    for (const char *p = text; *p != '\0';) {
+        const size_t n = strcspn(p, "\n");
+        json_error_t e;
+        json_t *const line = json_loadb(p, n, 0, &e);
+        if (line == NULL) fail_msg("%s in: %.*s", e.text, (int)n, p);
+        assert_true(json_is_object(line));
+        json_t *const value = json_object_get(line, key);
+        if (value != NULL) {
+            json_decref(found);
+            found = json_incref(value);
+        }
+        json_decref(line);
+        p += n + (p[n] == '\n');
+    }
+    if (found == NULL) fail_msg("no line with '%s' in:\n%s", key, text);
+    return found;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    const json_t *const v = json_object_get(object, key);
+    if (!json_is_number(v)) fail_msg("'%s' is no number", key);
+    return json_number_value(v);
+}
+
+static void assert_close(double a, double b, double most)
+{
+    if (!(fabs(a - b) <= most)) fail_msg("%.17g and %.17g differ by more than %g", a, b, most);
+}
+
+/* ---- help, usage, errors
+ * --------------------------------------------------------------------------------------------- */
+
+static void test_help(void **state)
+{
+    (void)state;
+    static const char *const commands[] = { "train", "eval", "predict", "devices" };
+    must("--help");
+    for (size_t i = 0; i < SW_COUNT(commands); i++) has(out, commands[i]);
+    must("--version");
+    has(out, sw_version());
+    assert_int_equal(run(""), 2);
+    has(err, "swoop COMMAND");
+    for (size_t i = 0; i < SW_COUNT(commands); i++) {
+        char arguments[64], other[64];
+        snprintf(arguments, sizeof arguments, "%s --help", commands[i]);
+        must(arguments);
+        has(out, "Examples");
+        has(out, "--json");
+        has(out, "130 interrupted");
+        assert_string_equal(err, "");
+        for (const char *p = out; *p != '\0'; p += strcspn(p, "\n") + 1) assert_true(strcspn(p, "\n") <= 80);
+        char *const first = sw__strdup(out);
+        snprintf(other, sizeof other, "help %s", commands[i]);
+        must(other);
+        assert_string_equal(out, first);
+        sw__free(first);
+    }
+    must("train --help");
+    for (int k = 0; k < SW_KEY_COUNT; k++) { /* every key is there, as it is typed */
+        char flag[64];
+        snprintf(flag, sizeof flag, "  --%s", sw_config_about((sw_key)k)->name);
+        for (char *p = flag; *p != '\0'; p++) *p = *p == '_' ? '-' : *p;
+        has(out, flag);
+    }
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        int code;
+        const char *message;
+    } cases[] = {
+        { "trian", 2, "did you mean 'train'" },
+        { "frobnicate", 2, "unknown command" },
+        { "--epochs 3", 2, "the command comes first" },
+        { "help trian", 2, "did you mean 'train'" },
+        { "train", 2, "there is no data" },
+        { "train --epohcs 3", 2, "did you mean 'epochs'" },
+        { "train --quite", 2, "did you mean 'quiet'" },
+        { "train --quiet=1", 2, "takes no value" },
+        { "train --epochs", 2, "needs a value" },
+        { "train --epochs three --data digits", 2, "must be a whole number" },
+        { "train --lr -1 --data digits", 2, "at least 0" },
+        { "train a.yaml b.yaml", 2, "one argument too many" },
+        { "train a.yaml --config b.yaml", 2, "two run files" },
+        { "train a.yaml", 1, "a.yaml" },
+        { "train .", 2, "--resume" },
+        { "train --data digits", 1, "--model" },
+        { "train --data digits --model mpl", 1, "mlp" },
+        { "train --data nowhere --model mlp", 1, "nowhere" },
+        { "train --data digits --model mlp --device cuda:7", 3, "cuda:7" },
+        { "train --resume nowhere", 1, "nowhere" },
+        { "train -x", 2, "-q, -v and -h" },
+        { "eval", 2, "which model" },
+        { "eval nowhere", 1, "nowhere" },
+        { "eval nowhere --split half", 2, "test|val|train" },
+        { "eval nowhere --slpit test", 2, "did you mean --split" },
+        { "eval nowhere --threads 0", 2, "whole number from 1" },
+        { "eval nowhere --threads", 2, "needs a value" },
+        { "predict", 2, "which model" },
+        { "predict nowhere", 1, "nowhere" },
+        { "predict nowhere --top 0", 2, "--top" },
+        { "predict nowhere --format npy", 2, "--out" },
+        { "predict nowhere --format npy --out x.npy --top 2", 2, "--top" },
+        { "predict nowhere --format csv --json", 2, "--out" },
+        { "predict nowhere digits --data digits", 2, "two data sets" },
+        { "devices -- --all", 2, "one argument too many" },
+    };
+    for (size_t i = 0; i < SW_COUNT(cases); i++) {
+        char arguments[200];
+        const int code = run(cases[i].arguments);
+        if (code != cases[i].code) fail_msg("swoop %s: exit %d\n%s", cases[i].arguments, code, err);
+        assert_memory_equal(err, "swoop: error: ", 14);
+        has(err, cases[i].message);
+        assert_string_equal(out, "");
+        snprintf(arguments, sizeof arguments, "--json %s", cases[i].arguments);
+        assert_int_equal(run(arguments), cases[i].code);
+        json_t *const e = json_lines(out, "error");
+        assert_int_equal((int)number(e, "code"), cases[i].code);
+        has(json_string_value(json_object_get(e, "message")), cases[i].message);
+        json_decref(e);
+    }
+    assert_false(there("runs")); /* none of them left anything */
+}
+
+static void test_bad_run_file(void **state)
+{
+    (void)state;
+    FILE *const f = fopen("bad.yaml", "w");
+    assert_non_null(f);
+    fputs("model: mlp:16\ndata: digits\nepohcs: 2\n", f);
+    fclose(f);
+    assert_int_equal(run("train bad.yaml"), 1);
+    has(err, "bad.yaml:3");
+    has(err, "did you mean 'epochs'");
+}
+
+/* ---- devices
+ * --------------------------------------------------------------------------------------------------------- */
+
+static void test_devices(void **state)
+{
+    (void)state;
+    must("devices");
+    has(out, "DEVICE");
+    has(out, "\ncpu ");
+    has(out, "\ndefault: ");
+    has_not(out, "\nref ");
+    must("devices --all");
+    has(out, "\nref ");
+    must("devices --json --all");
+    json_t *const list = json_lines(out, "devices");
+    assert_true(json_array_size(list) >= 3);
+    json_decref(list);
+    must("devices --quiet");
+    assert_string_equal(out, "");
+    assert_int_equal(setenv("SWOOP_DEVICE", "ref", 1), 0);
+    must("devices");
+    has(out, "default: ref");
+    assert_int_equal(setenv("SWOOP_DEVICE", "nothing", 1), 0);
+    assert_int_equal(run("devices"), 3);
+    has(err, "nothing");
+    unsetenv("SWOOP_DEVICE");
+}
+
+/* ---- train
+ * ----------------------------------------------------------------------------------------------------------- */
+
+static void test_train(void **state)
+{
+    (void)state;
+    must("train " MLP "--epochs 2 --name plain");
+    static const char *const labels[] = { "data    digits",
+                                          "\nmodel   mlp:16",
+                                          "\ntrain   ",
+                                          "\ndevice  cpu",
+                                          "\nrun     runs/plain\n",
+                                          "\nepoch 1/2  loss ",
+                                          "  acc ",
+                                          "  val_loss ",
+                                          "  val_acc ",
+                                          "  lr ",
+                                          " samples/s  input wait ",
+                                          "  mem ",
+                                          "\nepoch 2/2  ",
+                                          "\nbest    epoch ",
+                                          "runs/plain/best.safetensors",
+                                          "\nnext    swoop eval runs/plain" };
+    for (size_t i = 0; i < SW_COUNT(labels); i++) has(out, labels[i]);
+    assert_string_equal(err, "");
+    has_not(out, "\r");
+    has_not(out, "\033");
+    assert_true(there("runs/plain/best.safetensors") && there("runs/plain/last.safetensors") &&
+                there("runs/plain/config.yaml"));
+    must("train " MLP "--epochs 1 --name plain --val test -v --log-every 5");
+    has(out, "run     runs/plain-2\n");
+    has(out, "  test_loss ");
+    has(out, "  test_acc ");
+    has_not(out, "val_loss ");
+    has(err, "step 5  epoch 1/1  loss ");
+    must("train " MLP "--epochs 1 --quiet");
+    assert_string_equal(out, "");
+    assert_string_equal(err, "");
+    must("train " MLP "--steps 1 -q --name one");
+    must("train " MLP "--dry-run --name dry");
+    has(out, "dry run");
+    assert_false(there("runs/dry"));
+}
+
+static void test_train_json(void **state)
+{
+    (void)state;
+    must("train " MLP "--epochs 2 --name json --json --test test");
+    assert_int_equal(count(out, "{\"epoch\": {"), 2);
+    json_t *const note = json_lines(out, "note"), *const epoch = json_lines(out, "epoch"),
+                  *const result = json_lines(out, "result");
+    assert_int_equal((int)number(epoch, "epoch"), 2);
+    assert_true(number(epoch, "samples_per_second") > 0);
+    assert_close(number(epoch, "loss"), number(result, "loss"), 1e-12);
+    assert_close(number(epoch, "val_loss"), number(result, "val_loss"), 1e-12);
+    assert_int_equal((int)number(result, "epochs"), 2);
+    assert_true(number(result, "test_acc") >= 0 && number(result, "test_acc") <= 1);
+    assert_string_equal(json_string_value(json_object_get(result, "folder")), "runs/json");
+    json_decref(note);
+    json_decref(epoch);
+    json_decref(result);
+    must("train " MLP "--epochs 2 --name json -q --json"); /* the result alone, and the same again */
+    assert_int_equal(count(out, "\n"), 1);
+    json_decref(json_lines(out, "result"));
+}
+
+static void test_run_file(void **state)
+{
+    (void)state;
+    FILE *const f = fopen("run.yaml", "w");
+    assert_non_null(f);
+    fputs("model: mlp:16\ndata: digits\nepochs: 7\ndevice: cpu\nlr: 0.002\nname: file\n", f);
+    fclose(f);
+    must("train run.yaml --epochs=1 --batch_size 32 --print-config");
+    has(out, "epochs: 1\n"); /* the command line wins, wherever it stands */
+    has(out, "batch_size: 32\n");
+    has(out, "lr: 0.002\n");
+    assert_false(there("runs/file"));
+    must("train --epochs=1 --batch-size 32 --config run.yaml --print-config >all.yaml");
+    char *const first = slurp("all.yaml");
+    must("train all.yaml --print-config");
+    assert_string_equal(out, first);
+    sw__free(first);
+    must("train all.yaml");
+    has(out, "runs/file");
+    must("train all.yaml --print-config --json");
+    json_t *const lr = json_lines(out, "lr");
+    assert_close(json_number_value(lr), 0.002, 1e-12);
+    json_decref(lr);
+}
+
+static void test_diverged(void **state)
+{
+    (void)state;
+    assert_int_equal(run("train " MLP "--epochs 20 --optimizer sgd --lr 1e6 --clip-grad 0 --name nan"), 4);
+    has(err, "swoop: error: the loss is ");
+    must("train " MLP "--epochs 20 --optimizer sgd --lr 1e6 --name nan --on-nan=continue");
+    has(err, "skipped ");
+    assert_true(count(err, "skipped ") < 20);
+}
+
+/* ---- interrupting, resuming
+ * ------------------------------------------------------------------------------------------ */
+
+/* Starts "swoop ARGUMENTS" with stdout in `out` and stderr in `err`. */
+static pid_t start(const char *arguments)
+{
+    char line[600];
+    snprintf(line, sizeof line, "exec '%s' %s >out 2>err", SWOOP_COMMAND, arguments);
+    unlink("out");
+    unlink("err");
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+static void wait_for(pid_t pid, const char *file, const char *part)
+{
+    for (int i = 0; i < 6000; i++) {
+        const struct timespec pause = { 0, 10000000 };
+        nanosleep(&pause, NULL);
+        if (!there(file)) continue;
+        char *const text = slurp(file);
+        const bool found = strstr(text, part) != NULL;
+        sw__free(text);
+        if (found) return;
+        int status;
+        if (waitpid(pid, &status, WNOHANG) == pid) fail_msg("ended with %d before '%s'", status, part);
+    }
+    kill(pid, SIGKILL);
+    fail_msg("'%s' did not come", part);
+}
+
+static void interrupt(const char *arguments, int signal_number)
+{
+    int status;
+    const pid_t pid = start(arguments);
+    wait_for(pid, "out", "\nepoch 2/");
+    assert_int_equal(kill(pid, signal_number), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 130);
+    forget();
+    out = slurp("out");
+    err = slurp("err");
+}
+
+static void test_interrupt(void **state)
+{
+    (void)state;
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+    long long step = 0;
+    for (size_t i = 0; i < SW_COUNT(signals); i++) {
+        interrupt("train " MLP "--epochs 100000 --schedule constant --name stopped --exist-ok", signals[i]);
+        has(err, "finishing this step");
+        const char *const at = strstr(err, "interrupted at step ");
+        assert_non_null(at);
+        step = strtoll(at + strlen("interrupted at step "), NULL, 10);
+        assert_true(step > 0);
+        has(err, "swoop train --resume runs/stopped");
+    }
+    char arguments[200];
+    snprintf(arguments, sizeof arguments, "train --resume runs/stopped --steps %lld", step + 5);
+    must(arguments);
+    has(out, "change  steps ");
+    has(out, "run     runs/stopped\n");
+    has(out, "best    ");
+    assert_int_equal(run("train --resume runs/stopped --lr 0.5"), 1);
+    has(err, "lr was ");
+    interrupt("train " MLP "--epochs 100000 --json", SIGTERM);
+    json_t *const e = json_lines(out, "error");
+    assert_int_equal((int)number(e, "code"), 130);
+    json_decref(e);
+    must("train --resume --epochs 1"); /* the last run; there is nothing left to do */
+}
+
+/* The first signal waits for the step; the second does not. */
+static void test_second_signal_kills(void **state)
+{
+    (void)state;
+    int status;
+    const pid_t pid = start(
+        "train --data digits --model mlp:1024,1024,1024 --batch-size 1024 --device ref --epochs 100 --name heavy");
+    wait_for(pid, "out", "\nrun ");
+    assert_int_equal(kill(pid, SIGINT), 0);
+    wait_for(pid, "err", "once more");
+    assert_int_equal(kill(pid, SIGINT), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT);
+}
+
+/* ---- eval, predict
+ * --------------------------------------------------------------------------------------------------- */
+
+static void make_run(void)
+{
+    if (!there("runs/model")) must("train " MLP "--epochs 3 --lr 0.01 --name model");
+}
+
+static void test_eval(void **state)
+{
+    (void)state;
+    make_run();
+    must("eval runs/model --threads 1");
+    static const char *const parts[] = { "model   mlp:16, runs/model/best.safetensors\n",
+                                         "data    digits, test: 355 samples\n",
+                                         "\nloss    ",
+                                         "\nacc     ",
+                                         "precision     recall         F1    samples\n",
+                                         "\nmacro mean ",
+                                         "true \\ predicted" };
+    for (size_t i = 0; i < SW_COUNT(parts); i++) has(out, parts[i]);
+    must("eval runs/model --json --split val");
+    json_t *const e = json_lines(out, "eval");
+    const json_t *const confusion = json_object_get(e, "confusion"), *const classes = json_object_get(e, "classes");
+    assert_int_equal(json_array_size(confusion), 10);
+    assert_int_equal(json_array_size(classes), 10);
+    int64_t all = 0, right = 0;
+    for (size_t t = 0; t < 10; t++) {
+        int64_t row = 0;
+        for (size_t p = 0; p < 10; p++) row += json_integer_value(json_array_get(json_array_get(confusion, t), p));
+        assert_int_equal(row, (int64_t)number(json_array_get(classes, t), "samples"));
+        all += row;
+        right += json_integer_value(json_array_get(json_array_get(confusion, t), t));
+    }
+    assert_int_equal(all, (int64_t)number(e, "samples"));
+    assert_close((double)right / (double)all, number(e, "acc"), 1e-9);
+    assert_string_equal(json_string_value(json_object_get(e, "split")), "val");
+    json_decref(e);
+    must("eval runs/model/best.safetensors --data digits --split train");
+    has(out, "data    digits, train: ");
+    assert_int_equal(run("eval runs/model/best.safetensors"), 1);
+    has(err, "--data");
+    must("eval runs/model -q");
+    assert_string_equal(out, "");
+}
+
+static void test_predict(void **state)
+{
+    (void)state;
+    make_run();
+    must("predict runs/model digits");
+    assert_int_equal(count(out, "\n"), 356);
+    assert_memory_equal(out, "index,label,class,probability\n0,", 32);
+    int labels[355];
+    const char *p = strchr(out, '\n');
+    for (int i = 0; i < 355; i++, p = strchr(p + 1, '\n')) {
+        int index;
+        assert_int_equal(sscanf(p + 1, "%d,%d,", &index, &labels[i]), 2);
+        assert_int_equal(index, i);
+    }
+    must("predict runs/model digits --out all.npy");
+    has(out, "355 samples");
+    sw_array a;
+    assert_int_equal(sw_npy_read("all.npy", &a), SW_OK);
+    assert_true(a.dtype == SW_F32 && a.rank == 2 && a.shape[0] == 355 && a.shape[1] == 10);
+    for (int i = 0; i < 355; i++) {
+        const float *const row = (const float *)a.data + i * 10;
+        double sum = 0;
+        int best = 0;
+        for (int k = 0; k < 10; k++) {
+            sum += (double)row[k];
+            if (row[k] > row[best]) best = k;
+        }
+        assert_close(sum, 1, 1e-5);
+        assert_int_equal(best, labels[i]);
+    }
+    sw_array_free(&a);
+    must("predict runs/model --data digits --format jsonl --top all --out all.jsonl");
+    char *const rows = slurp("all.jsonl");
+    assert_int_equal(count(rows, "\n"), 355);
+    json_t *const top = json_lines(rows, "top");
+    assert_int_equal(json_array_size(top), 10);
+    for (size_t k = 1; k < 10; k++) {
+        assert_true(number(json_array_get(top, k - 1), "probability") >= number(json_array_get(top, k), "probability"));
+    }
+    assert_int_equal((int)number(json_array_get(top, 0), "label"), labels[354]);
+    json_decref(top);
+    sw__free(rows);
+    must("predict runs/model digits --top 3");
+    has(out, "index,label,class,probability,label_2,class_2,probability_2,label_3,class_3,probability_3\n");
+    must("predict runs/model digits --json");
+    json_decref(json_lines(out, "probability"));
+    must("predict runs/model digits --json --out again.csv");
+    json_decref(json_lines(out, "result"));
+}
+
+/* An output that cannot be written is an error, and leaves no half of a file. */
+static void test_output_fails(void **state)
+{
+    (void)state;
+    make_run();
+    assert_int_equal(run("predict runs/model digits --out nowhere/x.csv"), 1);
+    has(err, "nowhere/x.csv");
+    assert_int_equal(run("predict runs/model digits --out nowhere/x.npy"), 1);
+    if (!there("/dev/full")) return;
+    assert_int_equal(run("predict runs/model digits >/dev/full"), 1);
+    has(err, "No space left");
+    assert_int_equal(run("eval runs/model >/dev/full"), 1);
+    assert_int_equal(run("devices >/dev/full"), 1);
+    assert_int_equal(run("predict runs/model digits --out /dev/full"), 1);
+}
+
+/* ---- the terminal
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* Runs the command on a terminal of so many columns; everything that it wrote, in `out`. */
+static int on_terminal(const char *arguments, unsigned short columns)
+{
+    const struct winsize size = { .ws_row = 24, .ws_col = columns };
+    char line[600], block[4096];
+    int master, status;
+    snprintf(line, sizeof line, "exec '%s' %s", SWOOP_COMMAND, arguments);
+    const pid_t pid = forkpty(&master, NULL, NULL, &size);
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        _exit(127);
+    }
+    sw__text t = { 0 };
+    for (ssize_t n; (n = read(master, block, sizeof block)) > 0 || (n < 0 && errno == EINTR);) {
+        if (n > 0) sw__text_put(&t, block, (size_t)n);
+    }
+    close(master);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    forget();
+    assert_false(t.failed);
+    out = t.s != NULL ? t.s : sw__strdup("");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The longest line in columns, escapes left out; each carriage return begins a line anew. */
+static int longest(const char *text)
+{
+    int most = 0, now = 0;
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
+        if (*p == '\r' || *p == '\n') {
+            now = 0;
+        } else if (*p == 033) {
+            while (*p != '\0' && *p != 'm' && *p != 'K') p++;
+            if (*p == '\0') break;
+        } else if ((*p & 0xc0) != 0x80) {
+            most = ++now > most ? now : most;
+        }
+    }
+    return most;
+}
+
+static void test_terminal(void **state)
+{
+    (void)state;
+    static const unsigned short columns[] = { 80, 60, 132 };
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    assert_int_equal(setenv("LC_ALL", "C.UTF-8", 1), 0);
+    for (size_t i = 0; i < SW_COUNT(columns); i++) {
+        assert_int_equal(
+            on_terminal("train --model mlp:64 --data digits --device ref --epochs 6 --lr 0.1 --name screen",
+                        columns[i]),
+            0);
+        has(out, "\repoch 1/6  ");
+        has(out, "\xe2\x94\x80"); /* the bar */
+        has(out, "eta ");
+        has(out, "\033[K");
+        has(out, "\033[1m");                         /* colours */
+        assert_int_equal(count(out, "val_loss"), 7); /* six epochs and the best */
+        if (longest(out) > columns[i]) fail_msg("%d columns of %d:\n%s", longest(out), columns[i], out);
+    }
+    assert_int_equal(on_terminal("devices --all", 80), 0);
+    assert_true(longest(out) <= 80);
+    assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
+    assert_int_equal(on_terminal("train --model mlp:64 --data digits --device ref --epochs 2 --name screen", 80), 0);
+    has_not(out, "\033[1m");
+    unsetenv("NO_COLOR");
+    assert_int_equal(on_terminal("eval runs/screen --device ref --no-color", 80), 0);
+    has_not(out, "\033");
+    assert_int_equal(setenv("LC_ALL", "C", 1), 0); /* ASCII, then */
+    assert_int_equal(on_terminal("train --model mlp:64 --data digits --device ref --epochs 2 --name screen", 80), 0);
+    has(out, "--------");
+    for (const char *p = out; *p != '\0'; p++) assert_true((*p & 0x80) == 0);
+    assert_int_equal(setenv("TERM", "dumb", 1), 0);
+    assert_int_equal(on_terminal("train --model mlp:64 --data digits --device ref --epochs 2 --name screen", 80), 0);
+    has_not(out, "\033");
+}
+
+/* ---- the fresh folder
+ * ------------------------------------------------------------------------------------------------ */
+
+static char folder[300];
+
+static int remove_entry(const char *path, const struct stat *s, int type, struct FTW *f)
+{
+    (void)s;
+    (void)type;
+    (void)f;
+    return remove(path);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *const tmp = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%.200s/swoop-cli-XXXXXX", tmp != NULL && *tmp != '\0' ? tmp : "/tmp");
+    if (mkdtemp(folder) == NULL || chdir(folder) != 0) return -1;
+    if (setenv("SWOOP_DATA", SWOOP_TEST_DATA "/../data", 1) != 0 || setenv("LC_ALL", "C.UTF-8", 1) != 0) return -1;
+    unsetenv("SWOOP_DEVICE");
+    unsetenv("NO_COLOR");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    forget();
+    if (chdir("/") != 0) return -1;
+    return nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_help),         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_bad_run_file), cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
+        cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
+        cmocka_unit_test(test_eval),         cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_output_fails), cmocka_unit_test(test_terminal),
+    };
+    return cmocka_run_group_tests_name("cli", tests, set_up, tear_down);
+}
