@@ -1,0 +1,114 @@
+/* tile_compile.c: from a kernel to a tile program, in three steps (tile_build.h); printing and freeing programs.
+ * Called by backend/cpu when a program is built; tile_run.c runs the result. */
+#include "kernel/tile_build.h"
+
+#define TABLES(level)                                                                                                  \
+    extern const sw__tile_table sw__tile_table_##level;                                                                \
+    extern const sw__move_table sw__move_table_##level;                                                                \
+    extern const sw__reduce_table sw__reduce_table_##level;
+TABLES(base)
+#if defined(__x86_64__)
+TABLES(avx2)
+TABLES(avx512)
+#endif
+
+sw__simd_tables sw__tile_tables(sw__simd level)
+{
+#if defined(__x86_64__)
+    if (level == SW_SIMD_AVX512)
+        return (sw__simd_tables){ &sw__tile_table_avx512, &sw__move_table_avx512, &sw__reduce_table_avx512 };
+    if (level == SW_SIMD_AVX2)
+        return (sw__simd_tables){ &sw__tile_table_avx2, &sw__move_table_avx2, &sw__reduce_table_avx2 };
+#endif
+    (void)level;
+    return (sw__simd_tables){ &sw__tile_table_base, &sw__move_table_base, &sw__reduce_table_base };
+}
+
+static sw_status write_code(sw__tile_program *p)
+{
+    sw__builder *const b = sw__calloc(1, sizeof *b);
+    if (!b) return sw__no_memory(sizeof *b, "building a tile program");
+    b->p = p;
+    b->k = p->kernel;
+    b->table = sw__tile_tables(p->simd);
+    const sw_status st = sw__tile_code(b);
+    sw__free(b);
+    return st;
+}
+
+sw_status sw__tile_compile(const sw__kernel *k, int threads, sw__tile_program **out, size_t *workspace)
+{
+    sw_status st;
+    sw__tile_program *const p = sw__calloc(1, sizeof *p);
+    if (!p) return sw__no_memory(sizeof *p, "a tile program");
+    memcpy(p->name, k->name, sizeof p->name);
+    p->name[sizeof p->name - 1] = '\0';
+    p->simd = sw__simd_level();
+    p->reduce = sw__tile_tables(p->simd).reduce;
+    SW_TRY_GOTO(sw__kernel_clone(k, &p->kernel), failed);
+    SW_TRY_GOTO(sw__tile_plan(p, SW_MAX(threads, 1)), failed);
+    SW_TRY_GOTO(write_code(p), failed);
+    SW_TRY_GOTO(sw__tile_slots(p), failed);
+    *out = p;
+    *workspace = p->workspace_bytes;
+    return SW_OK;
+failed:
+    sw__tile_free(p);
+    return st;
+}
+
+void sw__tile_free(sw__tile_program *p)
+{
+    if (!p) return;
+    for (int block = 0; block < SW__BLK_MAX; block++) sw__free(p->block[block].inst);
+    sw__free(p->slot);
+    sw__free(p->reduction);
+    sw__free(p->constants);
+    sw__arena_free(&p->arena);
+    sw__kernel_free(p->kernel);
+    sw__free(p);
+}
+
+/* ---- printing ------------------------------------------------------------------------------------------------------------ */
+
+static void print_slot(const sw__tile_program *p, uint16_t s, sw__text *out)
+{
+    static const char area[SW__AREAS] = { 'm', 'k', 'u', 'r', 't' }; /* memory, constant, uniform, row, tile */
+    const sw__slot *const x = &p->slot[s];
+    if (s == 0) return;
+    sw__text_add(out, " %c%d", area[x->area], (int)s);
+    if (x->area == SW__AREA_THREAD) sw__text_add(out, "@%zu", x->offset);
+}
+
+static void print_inst(const sw__tile_program *p, const sw__tinst *i, sw__text *out)
+{
+    static const char *const len[SW__LENS] = { "1", "rows", "tile", "cols" };
+    sw__text_add(out, "    %-10s %-4s", i->name, len[i->len]);
+    if (i->d != 0) {
+        print_slot(p, i->d, out);
+        sw__text_add(out, " =");
+    }
+    print_slot(p, i->a, out);
+    print_slot(p, i->b, out);
+    print_slot(p, i->c, out);
+    print_slot(p, i->e, out);
+    if (i->access && i->access->move) sw__text_add(out, " b%d%s", (int)i->access->buffer, i->access->masked ? " masked" : "");
+    sw__text_add(out, "\n");
+}
+
+void sw__tile_print(const sw__tile_program *p, sw__text *out)
+{
+    static const char *const modes[] = { "point", "rows", "long rows", "split rows", "columns" };
+    sw__text_add(out, "tile program %s: %s, %s, %d threads, groups %lld x %lld x %lld, tile %lld x %lld, %lld pieces%s, ",
+                 p->name, modes[p->mode], sw__simd_name(p->simd), p->threads, (long long)p->points0, (long long)p->rows,
+                 (long long)p->cols, (long long)p->tile_rows, (long long)p->tile_cols, (long long)p->pieces,
+                 p->piece_major ? " outside" : "");
+    sw__text_add(out, "%lld parts, workspace %zu\n", (long long)p->parts, p->workspace_bytes);
+    for (int block = 0; block < SW__BLK_MAX; block++) {
+        if (p->block[block].n == 0) continue;
+        static const char *const names[] = { "once", "columns", "post" };
+        if (block < SW__BLK_PHASE) sw__text_add(out, "  %s:\n", names[block]);
+        else sw__text_add(out, "  phase %d, %s:\n", (block - SW__BLK_PHASE) / 2, (block - SW__BLK_PHASE) % 2 ? "tile" : "row");
+        for (size_t j = 0; j < p->block[block].n; j++) print_inst(p, &p->block[block].inst[j], out);
+    }
+}

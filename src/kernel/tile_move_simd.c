@@ -1,0 +1,167 @@
+/* tile_move_simd.c: blocks between memory and the registers of the tile interpreter: strided loads and stores with the
+ * conversion of 16-bit floats, fills, counting, gathers. Compiled once per instruction set; called by tile_move.c. */
+#include "kernel/tile_simd.h"
+
+/* ---- conversions of 16-bit floats, in integers so that they vectorise everywhere ------------------------------------- */
+
+static inline f32 from_bf16(uint16_t h)
+{
+    return bits_f32((u32)h << 16);
+}
+
+static inline uint16_t to_bf16(f32 x)
+{
+    const u32 bits = f32_bits(x), rounded = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16, quiet = bits >> 16 | 0x40u;
+    return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
+}
+
+static inline f32 from_f16(uint16_t h)
+{
+    const u32 sign = (u32)(h & 0x8000u) << 16, rest = (u32)(h & 0x7FFFu) << 13;
+    /* The exponent is off by 112: scaling by 2^112 mends normal and subnormal numbers alike; the top one is special. */
+    const u32 scaled = f32_bits(bits_f32(rest) * 0x1p112f), special = rest | 0x7F800000u;
+    return bits_f32((rest >= 0x0F800000u ? special : scaled) | sign);
+}
+
+static inline uint16_t to_f16(f32 x)
+{
+    const u32 bits = f32_bits(x), sign = bits >> 16 & 0x8000u, a = bits & 0x7FFFFFFFu;
+    const u32 normal = (a + 0xFFFu + (a >> 13 & 1u) - 0x38000000u) >> 13;
+    /* Adding 0.5 leaves a number below 2^-14 in units of 2^-24 in the low bits, rounded to nearest even. */
+    const u32 small = f32_bits(bits_f32(a) + 0.5f) - 0x3F000000u;
+    u32 h = a >= 0x38800000u ? normal : small;
+    h = a >= 0x477FF000u ? 0x7C00u : h;
+    h = a > 0x7F800000u ? (0x7E00u | (a >> 13 & 0x3FFu)) : h;
+    return (uint16_t)(h | sign);
+}
+
+static inline u8 same8(u8 x) { return x; }
+static inline u32 same32(u32 x) { return x; }
+static inline u64 same64(u64 x) { return x; }
+
+/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+
+/* Dense registers on one side, strides on the other. Contiguous, repeated and strided runs have loops of their own. */
+#define LOAD(name, R, M, conv)                                                                                         \
+    static void name(void *dst, const void *src, size_t rows, size_t cols, int64_t rs, int64_t cs)                     \
+    {                                                                                                                  \
+        R *d = dst;                                                                                                    \
+        const M *s = src;                                                                                              \
+        if (rs == cs * (int64_t)cols) {                                                                                \
+            cols *= rows;                                                                                              \
+            rows = 1;                                                                                                  \
+        }                                                                                                              \
+        if (cs == 1) {                                                                                                 \
+            for (size_t r = 0; r < rows; r++, d += cols, s += rs) {                                                    \
+                SIMD_LOOP for (size_t k = 0; k < cols; k++) d[k] = conv(s[k]);                                         \
+            }                                                                                                          \
+        } else if (cs == 0) {                                                                                          \
+            for (size_t r = 0; r < rows; r++, d += cols, s += rs) {                                                    \
+                const R x = conv(*s);                                                                                  \
+                SIMD_LOOP for (size_t k = 0; k < cols; k++) d[k] = x;                                                  \
+            }                                                                                                          \
+        } else if (rs == 1) {                                                                                          \
+            for (size_t k = 0; k < cols; k++, s += cs) {                                                               \
+                for (size_t r = 0; r < rows; r++) d[r * cols + k] = conv(s[r]);                                        \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            for (size_t r = 0; r < rows; r++, d += cols, s += rs) {                                                    \
+                for (size_t k = 0; k < cols; k++) d[k] = conv(s[(int64_t)k * cs]);                                     \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define STORE(name, R, M, conv)                                                                                        \
+    static void name(void *dst, const void *src, size_t rows, size_t cols, int64_t rs, int64_t cs)                     \
+    {                                                                                                                  \
+        M *d = dst;                                                                                                    \
+        const R *s = src;                                                                                              \
+        if (rs == cs * (int64_t)cols) {                                                                                \
+            cols *= rows;                                                                                              \
+            rows = 1;                                                                                                  \
+        }                                                                                                              \
+        if (cs == 1) {                                                                                                 \
+            for (size_t r = 0; r < rows; r++, s += cols, d += rs) {                                                    \
+                SIMD_LOOP for (size_t k = 0; k < cols; k++) d[k] = conv(s[k]);                                         \
+            }                                                                                                          \
+        } else if (rs == 1) {                                                                                          \
+            for (size_t k = 0; k < cols; k++, d += cs) {                                                               \
+                for (size_t r = 0; r < rows; r++) d[r] = conv(s[r * cols + k]);                                        \
+            }                                                                                                          \
+        } else {                                                                                                       \
+            for (size_t r = 0; r < rows; r++, s += cols, d += rs) {                                                    \
+                for (size_t k = 0; k < cols; k++) d[(int64_t)k * cs] = conv(s[k]);                                     \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define GATHER(name, R, M, conv)                                                                                       \
+    static void name(void *dst, const void *src, const int64_t *index, size_t n, int64_t stride, int64_t stride_x)     \
+    {                                                                                                                  \
+        R *const d = dst;                                                                                              \
+        const M *const s = src;                                                                                        \
+        for (size_t k = 0; k < n; k++) d[k] = conv(s[(int64_t)k * stride + index[k] * stride_x]);                      \
+    }
+#define MOVES(suffix, R, M, from, to) LOAD(load_##suffix, R, M, from) STORE(store_##suffix, R, M, to) GATHER(gather_##suffix, R, M, from)
+MOVES(8, u8, u8, same8, same8)
+MOVES(32, u32, u32, same32, same32)
+MOVES(64, u64, u64, same64, same64)
+MOVES(f16, f32, uint16_t, from_f16, to_f16)
+MOVES(bf16, f32, uint16_t, from_bf16, to_bf16)
+
+#define IOTA(T)                                                                                                        \
+    static void iota_##T(void *dst, int64_t first, size_t rows, size_t cols, int64_t rs, int64_t cs)                   \
+    {                                                                                                                  \
+        T *d = dst;                                                                                                    \
+        for (size_t r = 0; r < rows; r++, d += cols, first += rs) {                                                    \
+            SIMD_LOOP for (size_t k = 0; k < cols; k++) d[k] = (T)(first + (int64_t)k * cs);                           \
+        }                                                                                                              \
+    }
+IOTA(f32)
+IOTA(f64)
+IOTA(i32)
+IOTA(i64)
+IOTA(u8)
+IOTA(u32)
+
+/* ---- one value to many ---------------------------------------------------------------------------------------------- */
+
+#define SPREAD(T)                                                                                                      \
+    static void fill_##T(void *dst, const void *value, size_t n)                                                       \
+    {                                                                                                                  \
+        T *const d = dst;                                                                                              \
+        const T x = *(const T *)value;                                                                                 \
+        SIMD_LOOP for (size_t k = 0; k < n; k++) d[k] = x;                                                             \
+    }                                                                                                                  \
+    static void splat_##T(const sw__tinst *i, sw__tctx *t, size_t n)                                                   \
+    {                                                                                                                  \
+        fill_##T(t->slot[i->d], t->slot[i->a], n);                                                                     \
+    }                                                                                                                  \
+    static void expand_##T(const sw__tinst *i, sw__tctx *t, size_t n)                                                  \
+    {                                                                                                                  \
+        (void)n;                                                                                                       \
+        T *d = t->slot[i->d];                                                                                          \
+        const T *const a = t->slot[i->a];                                                                              \
+        const size_t cols = (size_t)t->cols;                                                                           \
+        for (int64_t r = 0; r < t->rows; r++, d += cols) {                                                             \
+            const T x = a[r];                                                                                          \
+            SIMD_LOOP for (size_t k = 0; k < cols; k++) d[k] = x;                                                      \
+        }                                                                                                              \
+    }
+SPREAD(u8)
+SPREAD(u32)
+SPREAD(u64)
+
+extern const sw__move_table SIMD_NAME(sw__move_table);
+const sw__move_table SIMD_NAME(sw__move_table) = {
+    .load = { [SW_F32] = load_32, [SW_F64] = load_64, [SW_F16] = load_f16, [SW_BF16] = load_bf16, [SW_I32] = load_32,
+              [SW_I64] = load_64, [SW_U8] = load_8, [SW_BOOL] = load_8, [SW_U32] = load_32 },
+    .store = { [SW_F32] = store_32, [SW_F64] = store_64, [SW_F16] = store_f16, [SW_BF16] = store_bf16,
+               [SW_I32] = store_32, [SW_I64] = store_64, [SW_U8] = store_8, [SW_BOOL] = store_8, [SW_U32] = store_32 },
+    .gather = { [SW_F32] = gather_32, [SW_F64] = gather_64, [SW_F16] = gather_f16, [SW_BF16] = gather_bf16,
+                [SW_I32] = gather_32, [SW_I64] = gather_64, [SW_U8] = gather_8, [SW_BOOL] = gather_8,
+                [SW_U32] = gather_32 },
+    .iota = { [SW_F32] = iota_f32, [SW_F64] = iota_f64, [SW_I32] = iota_i32, [SW_I64] = iota_i64, [SW_U8] = iota_u8,
+              [SW_BOOL] = iota_u8, [SW_U32] = iota_u32 },
+    .fill = { [1] = fill_u8, [4] = fill_u32, [8] = fill_u64 },
+    .splat = { [1] = splat_u8, [4] = splat_u32, [8] = splat_u64 },
+    .expand = { [1] = expand_u8, [4] = expand_u32, [8] = expand_u64 },
+};
