@@ -34,6 +34,17 @@ static layer_name name_layer(const sw_graph *g, const char *given, const char *k
     return n;
 }
 
+/* Names the layer's result; an error that its ops have just met (x was valid) is told with the layer's name in front. */
+static sw_t finish(sw_graph *g, sw_t y, const layer_name *n)
+{
+    if (!sw_valid(y) && g->status != SW_OK && !strstr(g->message, n->base)) {
+        char message[sizeof g->message];
+        snprintf(message, sizeof message, "%.900s", g->message);
+        snprintf(g->message, sizeof g->message, "layer '%.100s': %.900s", n->base, message);
+    }
+    return sw_named(y, n->base);
+}
+
 static sw_t layer_variable(sw_graph *g, const layer_name *n, const char *part, sw_var_kind kind, sw_dtype type, int rank,
                            const int64_t *shape, sw_init init)
 {
@@ -65,7 +76,7 @@ sw_t sw_linear_with(sw_t x, sw_linear_options o)
     const layer_name name = name_layer(g, o.name, "linear", "weight");
     const sw_t w = layer_param(g, &name, "weight", 2, (int64_t[]){n, k}, default_init(o.weight_init, k));
     const sw_t b = o.no_bias ? SW_NONE : layer_param(g, &name, "bias", 1, &n, default_init(o.bias_init, k));
-    return sw_named(sw_linear_op(x, w, b), name.base);
+    return finish(g, sw_linear_op(x, w, b), &name);
 }
 
 static int64_t or_one(int64_t n)
@@ -92,7 +103,7 @@ sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o)
     const int64_t s = or_one(o.stride), d = or_one(o.dilation);
     const sw_conv_options conv = {.stride = {s, s}, .pad_lo = {o.pad, o.pad}, .pad_hi = {o.pad, o.pad}, .dilation = {d, d},
                                   .groups = groups};
-    return sw_named(sw_conv_op(x, w, b, &conv), name.base);
+    return finish(g, sw_conv_op(x, w, b, &conv), &name);
 }
 
 static sw_pool_options pool_options(sw_pool2d_options o)
@@ -155,12 +166,12 @@ sw_t sw_batch_norm_with(sw_t x, sw_norm_options o)
         update_running(run_mean, mean, momentum, 1);
         update_running(run_var, var, momentum, n > 1 ? (double)n / (double)(n - 1) : 1);
         sw_assign(count, sw_add(count, sw_const(g, SW_I64, 1)));
-        return sw_named(y, name.base);
+        return finish(g, y, &name);
     }
     const int rank = sw_rank(x);
     const sw_t scale = sw_mul(w, sw_rsqrt(sw_add_scalar(run_var, eps)));
     const sw_t shift = sw_sub(b, sw_mul(run_mean, scale));
-    return sw_named(sw_add(sw_mul(x, per_channel(scale, rank)), per_channel(shift, rank)), name.base);
+    return finish(g, sw_add(sw_mul(x, per_channel(scale, rank)), per_channel(shift, rank)), &name);
 }
 
 sw_t sw_layer_norm_with(sw_t x, sw_norm_options o)
@@ -172,7 +183,7 @@ sw_t sw_layer_norm_with(sw_t x, sw_norm_options o)
     const layer_name name = name_layer(g, o.name, "ln", "weight");
     const sw_t w = layer_param(g, &name, "weight", 1, &d, (sw_init){.kind = SW_INIT_CONSTANT, .a = 1});
     const sw_t b = layer_param(g, &name, "bias", 1, &d, (sw_init){0});
-    return sw_named(sw_layer_norm_op(x, w, b, 1, o.eps > 0 ? o.eps : 1e-5), name.base);
+    return finish(g, sw_layer_norm_op(x, w, b, 1, o.eps > 0 ? o.eps : 1e-5), &name);
 }
 
 sw_t sw_embedding_with(sw_t index, sw_embedding_options o)
@@ -186,7 +197,7 @@ sw_t sw_embedding_with(sw_t index, sw_embedding_options o)
     sw_init init = o.weight_init;
     if (init.kind == SW_INIT_ZEROS) init = (sw_init){.kind = SW_INIT_NORMAL, .a = 0, .b = 1};
     const sw_t w = layer_param(g, &name, "weight", 2, (int64_t[]){o.vocabulary, o.features}, init);
-    return sw_named(sw_embedding_op(w, index), name.base);
+    return finish(g, sw_embedding_op(w, index), &name);
 }
 
 /* A stream number of its own for each dropout; the counter is a state variable that each training run advances. */

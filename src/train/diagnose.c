@@ -14,7 +14,9 @@ static sw_status expose(sw_graph *g)
     for (uint32_t i = 1; i < n; i++) {
         const sw__node *node = &g->nodes[i];
         char name[24];
-        if (!sw__dtype_is_float((sw_dtype)node->dtype) || node->op == SW_OP_CONST || sw__node_elements(node) == 0) continue;
+        if (!sw__dtype_is_float((sw_dtype)node->dtype) || node->op == SW_OP_CONST || node->op == SW_OP_ASSIGN ||
+            sw__node_elements(node) == 0)
+            continue;
         snprintf(name, sizeof name, "%u", i);
         sw_output(sw__value(g, i), name);
     }

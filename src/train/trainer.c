@@ -74,8 +74,8 @@ static sw_status check_classes(const sw_trainer *t, sw_t out)
     if (t->target != SW_TARGET_CLASS || t->o.loss || !sw_valid(out)) return SW_OK;
     if (sw_rank(out) != 2)
         return sw__fail(SW_ERR_SHAPE, "the model gives %d axes for a batch; class labels need [batch, classes]", sw_rank(out));
-    if (t->outputs > 0 && sw_dim(out, 1) < t->outputs)
-        return sw__fail(SW_ERR_DATA, "the data has %lld classes but the model only %lld outputs", (long long)t->outputs,
+    if (sw_dim(out, 1) < t->classes)
+        return sw__fail(SW_ERR_DATA, "the data has %lld classes but the model only %lld outputs", (long long)t->classes,
                         (long long)sw_dim(out, 1));
     return SW_OK;
 }
@@ -201,6 +201,7 @@ static void take_shapes(sw_trainer *t, const sw_dataset_info *d)
     t->y_dtype = d->y_dtype;
     t->y_rank = d->y_rank;
     memcpy(t->y_shape, d->y_shape, sizeof t->y_shape);
+    t->classes = d->classes;
     t->outputs = t->o.outputs;
     if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, d->y_rank);
 }

@@ -36,6 +36,7 @@ struct sw_trainer {
     int x_rank, y_rank;
     int64_t x_shape[SW_MAX_RANK], y_shape[SW_MAX_RANK];
     sw_target target;
+    int64_t classes;      /* of the data; 0: values */
     int64_t outputs;      /* asked of a named model */
     int64_t output_size;  /* elements that the model gives for a sample */
     sw_params *params;
