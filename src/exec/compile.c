@@ -196,12 +196,7 @@ static sw_status make_plan(compilation *c, const sw_graph *g)
     SW_TRY(sw__schedule_build(c->graph, c->device->traits, &asks, &c->schedule));
     SW_TRY(plan_steps(c));
     SW_TRY(sw__plan_memory(c->schedule, c->device->traits));
-    if (sw__dump_wanted("schedule")) {
-        sw__text text = {0};
-        sw__schedule_print(c->schedule, &text);
-        if (text.s) sw__log(SW_LOG_ERROR, "schedule and memory plan\n%s", text.s);
-        sw__text_free(&text);
-    }
+    sw__dump_schedule(c->schedule);
     SW_TRY(lay_out(c));
     return fill_plan(c, g);
 }

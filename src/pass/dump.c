@@ -77,3 +77,12 @@ void sw__schedule_print(const sw__schedule *s, sw__text *out)
     }
     sw__text_add(out, "arena %zu bytes\n", s->arena_bytes);
 }
+
+void sw__dump_schedule(const sw__schedule *s)
+{
+    sw__text text = {0};
+    if (!sw__dump_wanted("schedule") && !sw__dump_wanted("plan") && !sw__dump_wanted("fuse")) return;
+    sw__schedule_print(s, &text);
+    if (text.s) fprintf(stderr, "---- schedule and memory plan ----\n%s", text.s);
+    sw__text_free(&text);
+}

@@ -361,6 +361,43 @@ static int32_t calculate(emitter *e, const sw__node *n, const place *at)
     }
 }
 
+#define AGAIN_COST 8
+
+/* Adds what it takes to compute a value here though another kernel computes it too: operations, and the large values in
+ * memory that it is made of. False if it is made of something that would have to be stored for the purpose. */
+static bool worth_again(const sw__sched *b, uint32_t node, uint32_t *cost, uint32_t *leaf, int64_t elements)
+{
+    const sw__node *n = &b->g->nodes[node];
+    if (!(sw__op_table[n->op].flags & SW_OPF_PW)) return false;
+    *cost += sw__op_weight(n->op);
+    for (uint32_t k = 0; k < n->n_in && *cost <= AGAIN_COST; k++) {
+        uint32_t x = n->in[k];
+        while (b->role[x] == SW_ROLE_VIEW) x = b->g->nodes[x].in[0];
+        const uint32_t op = b->g->nodes[x].op;
+        if (op == SW_OP_CONST || op == SW_OP_IOTA) continue;
+        const int64_t size = SW_MIN(sw__node_elements(&b->g->nodes[x]), sw__node_elements(&b->g->nodes[n->in[k]]));
+        const bool lies = b->role[x] != SW_ROLE_INLINE && (b->role[x] != SW_ROLE_FUSED || b->tensor[x].value);
+        if (!lies && size > elements / 8) {
+            if (!worth_again(b, x, cost, leaf, elements)) return false;
+            continue;
+        }
+        if (size <= elements / 8) continue;
+        if (*leaf && *leaf != x) return false;
+        *leaf = x;
+    }
+    return *cost <= AGAIN_COST;
+}
+
+/* Nobody has asked for the value in memory so far, and it is cheap over one that lies there anyway. */
+static bool cheap_again(const sw__sched *b, uint32_t node)
+{
+    uint32_t cost = 0, leaf = 0;
+    const int64_t elements = sw__node_elements(&b->g->nodes[node]);
+    if (b->role[node] != SW_ROLE_FUSED || b->tensor[node].value || b->fuse->must[node] || b->a->no_fuse) return false;
+    if (b->fuse->reach[node] >= 8 * elements) return false; /* once for a few, not again for each of many */
+    return worth_again(b, node, &cost, &leaf, elements);
+}
+
 /* The node's value at a place: what was calculated before, a calculation, or a load. */
 static int32_t compute(emitter *e, uint32_t node, const place *where)
 {
@@ -378,7 +415,7 @@ static int32_t compute(emitter *e, uint32_t node, const place *where)
     for (uint32_t m = b->fuse->memo_head[node]; m; m = e->memo[m - 1].next)
         if (memcmp(&e->memo[m - 1].at, &at, sizeof at) == 0) return e->memo[m - 1].inst;
     const bool again = b->role[node] == SW_ROLE_INLINE || n->op == SW_OP_CONST || n->op == SW_OP_IOTA;
-    const int32_t inst = here || again ? calculate(e, n, &at) : load(e, node, &at);
+    const int32_t inst = here || again || cheap_again(b, node) ? calculate(e, n, &at) : load(e, node, &at);
     if (inst < 0) return -1;
     const sw_status st = sw__grow(&e->memo, &e->cap_memo, e->n_memo + 1, sizeof *e->memo, "a kernel");
     if (st != SW_OK) return stop(e, st);

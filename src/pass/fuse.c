@@ -48,7 +48,7 @@ static const uint8_t op_cost[SW_OP_COUNT] = {
     [SW_OP_RANDOM] = 12, [SW_OP_GATHER] = 4,
 };
 
-static uint32_t cost_of(const sw__node *n) { return op_cost[n->op] ? op_cost[n->op] : 1; }
+uint32_t sw__op_weight(uint32_t op) { return op_cost[op] ? op_cost[op] : 1; }
 
 static uint32_t behind_views(const sw__sched *b, uint32_t node)
 {
@@ -94,7 +94,7 @@ static void decide_inline(sw__sched *b, uint32_t node)
 {
     sw__fuse *f = b->fuse;
     const sw__node *n = &b->g->nodes[node];
-    uint32_t cost = cost_of(n), leaf = 0;
+    uint32_t cost = sw__op_weight(n->op), leaf = 0;
     if (f->must[node]) return;
     if (n->op == SW_OP_CONST || n->op == SW_OP_IOTA) {
         b->role[node] = SW_ROLE_INLINE;
@@ -313,7 +313,7 @@ static bool fits(const sw__sched *b, uint32_t at, uint32_t node, const leaves *i
     }
     if (out->phase > 4) return false;
     if (full && out->phase > 0 && !sw__may_phase(u)) return false;
-    if (u->cost + cost_of(n) > 160) return false;
+    if (u->cost + sw__op_weight(n->op) > 160) return false;
     return (int)(loads + u->n_store + f->must[node] + 1) <= max_buffers;
 }
 
@@ -325,7 +325,7 @@ static sw_status join(sw__sched *b, uint32_t at, uint32_t node, const leaves *in
     u->member[u->n++] = node;
     u->reduced = how->reduced;
     u->n_store += f->must[node];
-    u->cost += cost_of(&b->g->nodes[node]);
+    u->cost += sw__op_weight(b->g->nodes[node].op);
     memcpy(f->axis[node], how->axis, SW_MAX_RANK);
     f->phase[node] = how->phase;
     for (uint32_t i = 0; i < in->n; i++) add_leaf(b, at, &in->at[i]);
@@ -361,6 +361,136 @@ static sw_status start_group(sw__sched *b, uint32_t node, const leaves *in)
     if (sw__is_reduce(n)) how.reduced = reduced_axes(n, axis);
     return join(b, at, node, in, &how);
 }
+
+/* ---- merging two groups -------------------------------------------------------------------------------------------------------- */
+
+/* Some unit lies between the two: as one kernel they would have to run both before and after it. */
+static bool something_between(const sw__fuse *f, uint32_t x, uint32_t y)
+{
+    for (uint32_t u = 0; u < f->n; u++) {
+        if (u == x || u == y) continue;
+        if (comes_before(f, x, u) && comes_before(f, u, y)) return true;
+        if (comes_before(f, y, u) && comes_before(f, u, x)) return true;
+    }
+    return false;
+}
+
+static int compare_ids(const void *x, const void *y)
+{
+    const uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* Checks the union's members one by one as if they joined the group `all`, and sets their phases. */
+static bool union_fits(sw__sched *b, const sw__unit *all, uint32_t x, uint32_t y)
+{
+    sw__fuse *f = b->fuse;
+    for (uint32_t i = 0; i < all->n; i++) {
+        const uint32_t node = all->member[i];
+        leaves in;
+        fit how;
+        bool full;
+        find_leaves(b, node, &in);
+        if (!domain_fits(b, all, &b->g->nodes[node], &how, &full)) return false;
+        uint8_t phase = 0;
+        for (uint32_t k = 0; k < in.n; k++) {
+            const uint32_t source = in.at[k].node, from = unit_of(b, source);
+            if (from != x + 1 && from != y + 1) continue;
+            if (!same_point(b, &in.at[k], how.axis)) return false;
+            phase = SW_MAX(phase, (uint8_t)(f->phase[source] + sw__is_reduce(&b->g->nodes[source])));
+        }
+        if (phase > 4 || (full && phase > 0 && !sw__may_phase(all))) return false;
+        f->phase[node] = phase;
+        memcpy(f->axis[node], how.axis, sizeof how.axis);
+    }
+    return true;
+}
+
+/* Unit y's place in the order becomes x's. */
+static void merge_order(sw__fuse *f, uint32_t x, uint32_t y)
+{
+    sw__unit *u = &f->unit[x];
+    for (uint32_t w = 0; w < f->words; w++) u->before[w] |= f->unit[y].before[w];
+    u->before[x / 64] &= ~(1ull << (x % 64));
+    u->before[y / 64] &= ~(1ull << (y % 64));
+    u->followed |= f->unit[y].followed;
+    for (uint32_t v = 0; v < f->n; v++) {
+        if (v == x || v == y || (!comes_before(f, x, v) && !comes_before(f, y, v))) continue;
+        for (uint32_t w = 0; w < f->words; w++) f->unit[v].before[w] |= u->before[w];
+        f->unit[v].before[x / 64] |= 1ull << (x % 64);
+    }
+}
+
+static void merge_members(sw__sched *b, uint32_t x, uint32_t y, const sw__unit *all)
+{
+    sw__fuse *f = b->fuse;
+    sw__unit *u = &f->unit[x], *other = &f->unit[y];
+    merge_order(f, x, y);
+    sw__free(u->member);
+    u->member = all->member;
+    u->n = all->n;
+    u->cap = all->cap;
+    u->reduced = all->reduced;
+    u->n_store += other->n_store;
+    u->cost += other->cost;
+    for (uint32_t i = 0; i < u->n; i++) f->unit_of[u->member[i]] = x + 1;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < u->n_load; i++)
+        if (f->unit_of[u->load[i]] != x + 1) u->load[n++] = u->load[i];
+    for (uint32_t i = 0; i < other->n_load && n < SW__UNIT_LOADS; i++) {
+        bool known = f->unit_of[other->load[i]] == x + 1;
+        for (uint32_t k = 0; k < n; k++) known |= u->load[k] == other->load[i];
+        if (!known) u->load[n++] = other->load[i];
+    }
+    u->n_load = n;
+    for (uint32_t i = 1; i < b->g->n_nodes; i++)
+        if (f->reader[i] == y + 1) f->reader[i] = x + 1;
+    sw__free(other->member);
+    other->member = NULL;
+    other->n = 0;
+    other->is_group = false;
+    other->node = 0;
+}
+
+/* Makes one kernel of two groups that a node reads both of, if that is legal: an optimiser's moments, say. */
+static sw_status try_merge(sw__sched *b, uint32_t x, uint32_t y)
+{
+    sw__fuse *f = b->fuse;
+    const sw__unit *u = &f->unit[x], *v = &f->unit[y];
+    const uint32_t max_buffers = (uint32_t)(b->t->max_buffers ? b->t->max_buffers : SW_K_MAX_BUFFERS);
+    if (x == y || !u->is_group || !v->is_group || u->rank != v->rank || u->cost + v->cost > 160) return SW_OK;
+    if (memcmp(u->dim, v->dim, sizeof u->dim) != 0 || (u->reduced && v->reduced && u->reduced != v->reduced)) return SW_OK;
+    if (u->n_load + v->n_load + u->n_store + v->n_store > max_buffers || something_between(f, x, y)) return SW_OK;
+    sw__unit all = *u;
+    all.reduced = u->reduced | v->reduced;
+    all.n = u->n + v->n;
+    all.cap = all.n;
+    all.member = sw__malloc(all.n * sizeof *all.member);
+    if (!all.member) return sw__no_memory(all.n * sizeof *all.member, "a group");
+    memcpy(all.member, u->member, u->n * sizeof *all.member);
+    memcpy(all.member + u->n, v->member, v->n * sizeof *all.member);
+    qsort(all.member, all.n, sizeof *all.member, compare_ids);
+    if (union_fits(b, &all, x, y)) {
+        merge_members(b, x, y, &all);
+        return SW_OK;
+    }
+    sw__free(all.member);
+    (void)union_fits(b, u, x, x); /* phases as they were */
+    (void)union_fits(b, v, y, y);
+    return SW_OK;
+}
+
+/* The node, now in group `at`, may have brought it together with others that it reads from. */
+static sw_status merge_sources(sw__sched *b, uint32_t at, const leaves *in)
+{
+    for (uint32_t i = 0; i < in->n; i++) {
+        const uint32_t from = unit_of(b, in->at[i].node);
+        if (from && from - 1 != at && b->fuse->unit[from - 1].is_group) SW_TRY(try_merge(b, at, from - 1));
+    }
+    return SW_OK;
+}
+
+/* ---- placing a node ------------------------------------------------------------------------------------------------------------ */
 
 /* Bytes of memory traffic that sharing a kernel with the leaf's group saves. */
 static double saving(const sw__sched *b, const leaf *l)
@@ -429,8 +559,11 @@ static sw_status place_node(sw__sched *b, uint32_t node)
         return SW_OK;
     }
     const uint32_t n = candidates(b, node, &in, try);
-    for (uint32_t i = 0; i < n; i++)
-        if (fits(b, try[i], node, &in, &how)) return join(b, try[i], node, &in, &how);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!fits(b, try[i], node, &in, &how)) continue;
+        SW_TRY(join(b, try[i], node, &in, &how));
+        return merge_sources(b, try[i], &in);
+    }
     at = tiny_group(b, node, &in, &how);
     if (at != UINT32_MAX) return join(b, at, node, &in, &how);
     return start_group(b, node, &in);

@@ -45,5 +45,6 @@ typedef struct sw__fuse {
 
 bool sw__is_reduce(const sw__node *n);
 bool sw__may_phase(const sw__unit *u);
+uint32_t sw__op_weight(uint32_t op); /* of one element, in additions */
 
 #endif

@@ -41,7 +41,8 @@ static sw_status lower_graph(const sw_graph *g, const sw__traits *t, sw_graph **
         const uint32_t before = o->n_nodes;
         sw__op_table[n->op].lower(o, n, in, outs[i]);
         map[i] = outs[i][0];
-        if (n->name && sw_valid(map[i]) && map[i].id >= before && !sw__node_of(map[i])->name) sw_named(map[i], n->name);
+        for (uint32_t k = before; n->name && k < o->n_nodes; k++) /* whatever fails there is the op's failure */
+            if (!o->nodes[k].name) sw_named(sw__value(o, k), n->name);
     }
     if (st == SW_OK) st = sw__graph_finish(o, g, map);
     if (st == SW_OK) *out = o;

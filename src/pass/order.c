@@ -73,12 +73,24 @@ static sw_status link_value(orderer *o, uint32_t value, uint32_t reader)
     return SW_OK;
 }
 
+/* Whatever writes the value waits for `first`. */
+static sw_status link_after(orderer *o, uint32_t value, uint32_t first)
+{
+    const sw__sched *b = o->b;
+    for (uint32_t i = o->writer_start[value]; i < o->writer_start[value + 1]; i++)
+        SW_TRY(link_value(o, first, o->writer[i]));
+    for (size_t i = first_part(b, value); i < b->n_parts && b->parts[i].whole == value; i++)
+        SW_TRY(link_after(o, b->parts[i].part, first));
+    return SW_OK;
+}
+
 static sw_status link_all(orderer *o)
 {
     sw__sched *b = o->b;
     if (b->n_parts) qsort(b->parts, b->n_parts, sizeof *b->parts, compare_parts);
     SW_TRY(index_writers(o));
     for (size_t i = 0; i < b->n_reads; i++) SW_TRY(link_value(o, b->reads[i].value, b->reads[i].step));
+    for (size_t i = 0; i < b->n_after; i++) SW_TRY(link_after(o, b->after[i].whole, b->after[i].part));
     return SW_OK;
 }
 

@@ -95,5 +95,7 @@ sw_status sw__schedule_workspace(sw__schedule *s, uint32_t step, size_t bytes, c
 /* Lifetimes, in-place reuse, offsets, arena_bytes. Best-fit over lifetimes, largest first; deterministic. */
 sw_status sw__plan_memory(sw__schedule *s, const sw__traits *t);
 void sw__schedule_print(const sw__schedule *s, sw__text *out);
+/* To stderr, if SWOOP_DUMP has "schedule" or "plan"; with "fuse" the kernels' code as well. */
+void sw__dump_schedule(const sw__schedule *s);
 
 #endif

@@ -46,6 +46,8 @@ typedef struct sw__sched {
     size_t n_reads, cap_reads, n_writes, cap_writes;
     sw__part *parts;
     size_t n_parts, cap_parts;
+    sw__part *after;          /* the whole is written only after the part */
+    size_t n_after, cap_after;
     uint32_t *key;            /* by step: place in the graph's order */
     size_t cap_key;
     int32_t *source;          /* by node: storage of a source + 1 */

@@ -42,7 +42,7 @@ void sw__dense_ref(sw__ref *r, int32_t storage, int64_t offset, sw_dtype dtype, 
         const int x = order ? order[i] : i;
         r->desc.dim[x] = dim[x];
         r->desc.stride[x] = s;
-        s *= dim[x];
+        s *= SW_MAX(dim[x], (int64_t)1); /* also of an empty tensor the strides say that no two places are one */
     }
 }
 
@@ -401,18 +401,20 @@ static uint32_t part_producer(const sw__sched *b, uint32_t node, bool through_re
     }
 }
 
-static sw_status join_part(sw__sched *b, uint32_t node, uint32_t part, const sw__ref *region, bool in_place)
+/* Gives part `part` its region; *value is what is written there. */
+static sw_status join_part(sw__sched *b, uint32_t node, uint32_t part, const sw__ref *region, bool in_place, uint32_t *value)
 {
     const bool pack = b->g->nodes[node].op == SW_OP_PACK;
     const uint32_t p = in_place ? part_producer(b, part, pack) : 0;
     sw__tensor from, to = {.ref = *region};
+    const sw_dtype dtype = (sw_dtype)region->desc.dtype;
     if (p) {
         const sw__node *n = &b->g->nodes[p];
-        if (pack) sw__dense_ref(&to.ref, region->storage, region->offset, (sw_dtype)region->desc.dtype, n->rank, n->dim, NULL);
+        if (pack) sw__dense_ref(&to.ref, region->storage, region->offset, dtype, n->rank, n->dim, NULL);
         const bool whole_op = b->role[p] == SW_ROLE_OP || b->role[p] == SW_ROLE_OUTPUT;
         if (!whole_op || sw__ref_is_dense(&to.ref, n->order)) {
             b->tensor[p].ref = to.ref;
-            b->tensor[p].value = p;
+            b->tensor[p].value = *value = p;
             return sw__sched_part(b, b->tensor[node].value, p);
         }
         to.ref = *region;
@@ -420,9 +422,9 @@ static sw_status join_part(sw__sched *b, uint32_t node, uint32_t part, const sw_
     SW_TRY(sw__sched_tensor(b, part, &from));
     if (pack) { /* the region takes the part's shape */
         const sw__desc *d = &from.ref.desc;
-        sw__dense_ref(&to.ref, region->storage, region->offset, (sw_dtype)region->desc.dtype, d->rank, d->dim, NULL);
+        sw__dense_ref(&to.ref, region->storage, region->offset, dtype, d->rank, d->dim, NULL);
     }
-    to.value = sw__sched_value(b);
+    to.value = *value = sw__sched_value(b);
     SW_TRY(sw__sched_copy(b, &from, &to, sw__sched_name(b, node), node));
     return sw__sched_part(b, b->tensor[node].value, to.value);
 }
@@ -432,51 +434,71 @@ static sw_status join_concat(sw__sched *b, uint32_t node, bool in_place)
     const sw__node *n = &b->g->nodes[node];
     const int axis = n->attr.axis.axis;
     sw__ref region = b->tensor[node].ref;
+    uint32_t value;
     for (uint32_t i = 0; i < n->n_in; i++) {
         region.desc.dim[axis] = b->g->nodes[n->in[i]].dim[axis];
-        SW_TRY(join_part(b, node, n->in[i], &region, in_place));
+        SW_TRY(join_part(b, node, n->in[i], &region, in_place, &value));
         region.offset += region.desc.dim[axis] * region.desc.stride[axis];
     }
     return SW_OK;
 }
 
-/* Places are multiples of 16 elements. What lies between is set to 0 in every run, since the arena may have been used for
- * something else: whoever runs over the whole pack must not meet a NaN there. Gaps of one length share a launch. */
-static sw_status fill_gaps(sw__sched *b, uint32_t node, const sw__group *group, int64_t offset)
+#define PACK_STEP 16 /* places in a pack are multiples of this many elements */
+
+/* What lies between the parts of a pack is set to 0 in every run, since the arena may have been used for something else:
+ * whoever runs over the whole pack must not meet a NaN there. The last elements up to the next place are cleared before the
+ * part is written over them, so that all gaps have one length and share launches. */
+typedef struct gaps { sw__tensor *at; int n; } gaps;
+
+static sw_status note_gap(sw__sched *b, const sw__tensor *whole, int64_t end, int64_t next, uint32_t part, gaps *g)
 {
-    const sw__tensor *whole = &b->tensor[node];
-    sw__tensor *gap = sw__calloc((size_t)group->n + 1, sizeof *gap);
-    sw_status st = SW_OK;
-    if (!gap) return sw__no_memory(((size_t)group->n + 1) * sizeof *gap, "gaps of a pack");
-    for (int64_t width = 1; width < 16 && st == SW_OK; width++) {
-        int n = 0;
-        for (uint32_t i = 0; i < group->n; i++) {
-            const sw__var *v = &b->g->vars[group->vars[i]];
-            const int64_t end = v->place + sw__dims_product(v->dim, v->rank);
-            const int64_t next = i + 1 < group->n ? b->g->vars[group->vars[i + 1]].place : group->elements;
-            if (next - end != width) continue;
-            sw__dense_ref(&gap[n].ref, whole->ref.storage, offset + end, (sw_dtype)whole->ref.desc.dtype, 1, &width, NULL);
-            gap[n].value = sw__sched_value(b);
-            st = sw__sched_part(b, whole->value, gap[n++].value);
-            if (st != SW_OK) break;
-        }
-        if (st == SW_OK && n) st = sw__sched_fill(b, gap, n, 0, sw__sched_name(b, node), node);
+    const int64_t start = end / PACK_STEP * PACK_STEP, width = next - start;
+    sw__tensor *t = &g->at[g->n++];
+    sw__dense_ref(&t->ref, whole->ref.storage, whole->ref.offset + start, (sw_dtype)whole->ref.desc.dtype, 1, &width, NULL);
+    t->value = sw__sched_value(b);
+    SW_TRY(sw__sched_part(b, whole->value, t->value));
+    SW_TRY(sw__grow(&b->after, &b->cap_after, b->n_after + 1, sizeof *b->after, "dependences"));
+    b->after[b->n_after++] = (sw__part){part, t->value};
+    return SW_OK;
+}
+
+static int compare_gaps(const void *x, const void *y)
+{
+    const sw__tensor *a = x, *b = y;
+    if (a->ref.desc.dim[0] != b->ref.desc.dim[0]) return a->ref.desc.dim[0] < b->ref.desc.dim[0] ? -1 : 1;
+    return (a->ref.offset > b->ref.offset) - (a->ref.offset < b->ref.offset);
+}
+
+static sw_status fill_gaps(sw__sched *b, uint32_t node, gaps *g)
+{
+    qsort(g->at, (size_t)g->n, sizeof *g->at, compare_gaps);
+    for (int i = 0, j = 0; i < g->n; i = j) {
+        while (j < g->n && g->at[j].ref.desc.dim[0] == g->at[i].ref.desc.dim[0]) j++;
+        SW_TRY(sw__sched_fill(b, &g->at[i], j - i, 0, sw__sched_name(b, node), node));
     }
-    sw__free(gap);
-    return st;
+    return SW_OK;
 }
 
 static sw_status join_pack(sw__sched *b, uint32_t node, bool in_place)
 {
     const sw__node *n = &b->g->nodes[node];
     const sw__group *group = &b->g->groups[n->attr.slot.index];
-    const sw__ref whole = b->tensor[node].ref;
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        sw__ref region = whole;
-        region.offset = whole.offset + b->g->vars[group->vars[i]].place;
-        SW_TRY(join_part(b, node, n->in[i], &region, in_place));
+    const sw__tensor whole = b->tensor[node];
+    gaps g = {.at = sw__calloc((size_t)group->n + 1, sizeof *g.at)};
+    sw_status st = g.at ? SW_OK : sw__no_memory(((size_t)group->n + 1) * sizeof *g.at, "gaps of a pack");
+    for (uint32_t i = 0; i < n->n_in && st == SW_OK; i++) {
+        const sw__var *v = &b->g->vars[group->vars[i]];
+        const int64_t end = v->place + sw__dims_product(v->dim, v->rank);
+        const int64_t next = i + 1 < group->n ? b->g->vars[group->vars[i + 1]].place : group->elements;
+        sw__ref region = whole.ref;
+        uint32_t value = 0;
+        region.offset = whole.ref.offset + v->place;
+        st = join_part(b, node, n->in[i], &region, in_place, &value);
+        if (st == SW_OK && next > end) st = note_gap(b, &whole, end, next, value, &g);
     }
-    return fill_gaps(b, node, group, whole.offset);
+    if (st == SW_OK) st = fill_gaps(b, node, &g);
+    sw__free(g.at);
+    return st;
 }
 
 /* From the last to the first, so that a concat that is part of another finds its place before it gives places. */
@@ -606,6 +628,7 @@ static void sched_free(sw__sched *b)
     sw__free(b->reads);
     sw__free(b->writes);
     sw__free(b->parts);
+    sw__free(b->after);
     sw__free(b->key);
     sw__free(b->var_storage);
     sw__free(b->group_storage);
