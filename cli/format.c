@@ -2,7 +2,12 @@
  * For everything that a command prints for people. */
 #include "cli.h"
 #include <math.h>
-#include <string.h>
+
+static const char *none(cli_text b)
+{
+    snprintf(b, sizeof(cli_text), "-");
+    return b;
+}
 
 /* Three digits that count: 9.71, 97.1, 971. */
 static void three_digits(char *b, size_t size, double x, const char *unit)
@@ -15,7 +20,7 @@ const char *cli_si(cli_text b, double x)
 {
     static const char *const units[] = { "", "k", "M", "G", "T", "P" };
     size_t i = 0;
-    if (!isfinite(x)) return strcpy(b, "-");
+    if (!isfinite(x)) return none(b);
     for (; fabs(x) >= 999.5 && i + 1 < CLI_COUNT(units); i++) x /= 1000;
     three_digits(b, sizeof(cli_text), x, units[i]);
     return b;
@@ -32,7 +37,7 @@ const char *cli_bytes(cli_text b, double bytes)
 
 const char *cli_seconds(cli_text b, double s)
 {
-    if (!(s >= 0) || s > 1e9) return strcpy(b, "-");
+    if (!(s >= 0) || s > 1e9) return none(b);
     const long long n = llround(s);
     if (s < 0.0995)
         snprintf(b, sizeof(cli_text), "%.0f ms", s * 1000);

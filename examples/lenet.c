@@ -1,5 +1,5 @@
 /* lenet.c: a network as a C function, trained on images: device, data, trainer, fit, model file.
- * Usage: lenet [DATA [EPOCHS [FOLDER]]], by default: lenet digits 5. Try: lenet fashion-mnist 5 runs/lenet */
+ * Usage: lenet [DATA [EPOCHS [FOLDER]]], by default: lenet digits 10. Try: lenet fashion-mnist 5 runs/lenet */
 /* check: digits 3 runs/lenet */
 /* valgrind: digits 1 */
 #include <stdio.h>
@@ -44,7 +44,7 @@ static sw_status open_data(const char *name, sw_dataset **train, sw_dataset **te
 int main(int argc, char **argv)
 {
     const char *const data = argc > 1 ? argv[1] : "digits", *const folder = argc > 3 ? argv[3] : NULL;
-    const int64_t epochs = argc > 2 ? strtol(argv[2], NULL, 10) : 5;
+    const int64_t epochs = argc > 2 ? strtol(argv[2], NULL, 10) : 10;
     sw_device *device = NULL;
     sw_dataset *train = NULL, *test = NULL;
     sw_trainer *trainer = NULL;

@@ -514,9 +514,11 @@ static void test_predict(void **state)
     int labels[355];
     const char *p = strchr(out, '\n');
     for (int i = 0; i < 355; i++, p = strchr(p + 1, '\n')) {
-        int index;
-        assert_int_equal(sscanf(p + 1, "%d,%d,", &index, &labels[i]), 2);
-        assert_int_equal(index, i);
+        char *comma;
+        assert_int_equal(strtol(p + 1, &comma, 10), i);
+        assert_int_equal(*comma, ',');
+        labels[i] = (int)strtol(comma + 1, &comma, 10);
+        assert_int_equal(*comma, ',');
     }
     must("predict runs/model digits --out all.npy");
     has(out, "355 samples");
