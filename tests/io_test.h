@@ -59,7 +59,7 @@ static inline uint8_t *exact_copy(const uint8_t *bytes, size_t n)
     return copy;
 }
 
-/* ---- scratch folder ---------------------------------------------------------------------------------------------------- */
+/* ---- scratch folder ---------------------------------------------------------------------------------------------- */
 
 static char scratch[64];
 
@@ -101,7 +101,7 @@ static inline void write_scratch(const char *name, const void *bytes, size_t n)
     assert_int_equal(fclose(f), 0);
 }
 
-/* ---- expected values (tests/data/io/make.py) -------------------------------------------------------------------------------- */
+/* ---- expected values (tests/data/io/make.py) --------------------------------------------------------------------- */
 
 static inline double element_of(const sw_array *a, size_t i)
 {
@@ -115,10 +115,14 @@ static inline double expected_element(char kind, int size, size_t i)
 {
     const double n = 3 * (double)i - 7;
     switch (kind) {
-    case 'f': return ((double)i - 5) / 4;
-    case 'b': return (double)(i % 2);
-    case 'u': return size == 1 ? fmod(n + 256, 256) : fabs(n);
-    default: return n;
+    case 'f':
+        return ((double)i - 5) / 4;
+    case 'b':
+        return (double)(i % 2);
+    case 'u':
+        return size == 1 ? fmod(n + 256, 256) : fabs(n);
+    default:
+        return n;
     }
 }
 

@@ -1,4 +1,4 @@
-/* test_data_sets.c: opening by name, folder, pair and archive; labels, shapes, normalisation, splits; memory, callbacks.
+/* test_data_sets.c: opening by name, folder, pair, archive; labels, shapes, normalisation, splits; memory, callbacks.
  * Tests of src/data/{open,arrange,dataset,get,storage}.c. */
 #include "io_test.h"
 #include "swoop/data.h"
@@ -11,7 +11,11 @@ static sw_array array_of(sw_dtype t, const void *data, int rank, const int64_t *
     a.bytes = (size_t)sw_array_count(&a) * sw_dtype_size(t);
     return a;
 }
-#define SHAPE(...) (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (int64_t[]){ __VA_ARGS__ }
+#define SHAPE(...)                                                                                                     \
+    (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (int64_t[])                                           \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
+    }
 
 static void write_npy(const char *name, sw_dtype t, const void *data, int rank, const int64_t *shape)
 {
@@ -19,7 +23,7 @@ static void write_npy(const char *name, sw_dtype t, const void *data, int rank, 
     OK(sw_npy_write(scratch_path(name), &a));
 }
 
-/* ---- what ships --------------------------------------------------------------------------------------------------------- */
+/* ---- what ships -------------------------------------------------------------------------------------------------- */
 
 static void digits(void **state)
 {
@@ -55,7 +59,7 @@ static void digits(void **state)
     sw_dataset_close(NULL);
 }
 
-/* ---- where and what ------------------------------------------------------------------------------------------------------- */
+/* ---- where and what ---------------------------------------------------------------------------------------------- */
 
 static void names(void **state)
 {
@@ -69,7 +73,7 @@ static void names(void **state)
     FAILS(SW_ERR_DATA, sw_dataset_open(scratch, NULL, &d), "no train-images*", "x_train.npy");
     setenv("SWOOP_DATA", scratch, 1);
     mkdir(scratch_path("digits"), 0755);
-    FAILS(SW_ERR_DATA, sw_dataset_open("digits", NULL, &d), "/digits has no train-images*"); /* $SWOOP_DATA comes first */
+    FAILS(SW_ERR_DATA, sw_dataset_open("digits", NULL, &d), "/digits has no train-images*");
     rmdir(scratch_path("digits"));
     unsetenv("SWOOP_DATA");
 }
@@ -136,11 +140,13 @@ static void archives(void **state)
     assert_true(x[0] == (12 - 5) / 4.0f);
     assert_int_equal(y, 1);
     sw_dataset_close(d);
-    FAILS(SW_ERR_DATA, sw_dataset_open(sample_path("numpy.npz"), &(sw_dataset_options){ .split = "test" }, &d), "'x_test'");
+    FAILS(SW_ERR_DATA, sw_dataset_open(sample_path("numpy.npz"), &(sw_dataset_options){ .split = "test" }, &d),
+          "'x_test'");
     assert_false(sw_dataset_has_split(sample_path("numpy.npz"), NULL, "test"));
 
     const float values[6] = { 1, 2, 3, 4, 5, 6 };
-    const sw_named_array t[] = { { "x", array_of(SW_F32, values, SHAPE(3, 2)) }, { "y", array_of(SW_I64, labels, SHAPE(3)) },
+    const sw_named_array t[] = { { "x", array_of(SW_F32, values, SHAPE(3, 2)) },
+                                 { "y", array_of(SW_I64, labels, SHAPE(3)) },
                                  { "x_test", array_of(SW_F32, values, SHAPE(1, 6)) },
                                  { "y_test", array_of(SW_I64, labels, SHAPE(1)) } };
     OK(sw_safetensors_write(scratch_path("d.safetensors"), t, 4, NULL, 0));
@@ -163,7 +169,8 @@ static void batches(void **state)
     int64_t y[6];
     for (int i = 0; i < 24; i++) x[i] = (float)i;
     for (int i = 0; i < 6; i++) y[i] = i % 3;
-    const sw_named_array t[] = { { "x", array_of(SW_F32, x, SHAPE(2, 3, 4)) }, { "y", array_of(SW_I64, y, SHAPE(2, 3)) } };
+    const sw_named_array t[] = { { "x", array_of(SW_F32, x, SHAPE(2, 3, 4)) },
+                                 { "y", array_of(SW_I64, y, SHAPE(2, 3)) } };
     OK(sw_safetensors_write(scratch_path("b.safetensors"), t, 2, NULL, 0));
     sw_dataset *d;
     OK(sw_dataset_open(scratch_path("b.safetensors"), &(sw_dataset_options){ .format = "batches" }, &d));
@@ -177,7 +184,7 @@ static void batches(void **state)
     sw_dataset_close(d);
 }
 
-/* ---- what is refused -------------------------------------------------------------------------------------------------------- */
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
 
 static sw_status from_memory(sw_array x, sw_array y, sw_dataset_options o)
 {
@@ -209,16 +216,20 @@ static void bad_data(void **state)
           "value 0 of sample 1 is infinite");
     FAILS(SW_ERR_DATA, from_memory(good_x, array_of(SW_F32, x, SHAPE(3)), any), "y: y of sample 1 is not finite");
     const float half[3] = { 0, 0.5f, 1 };
-    FAILS(SW_ERR_DATA, from_memory(good_x, array_of(SW_F32, half, SHAPE(3)), (sw_dataset_options){ .target = SW_TARGET_CLASS }),
+    FAILS(SW_ERR_DATA,
+          from_memory(good_x, array_of(SW_F32, half, SHAPE(3)), (sw_dataset_options){ .target = SW_TARGET_CLASS }),
           "label 0.5 of sample 1 is no class number");
-    FAILS(SW_ERR_DATA, from_memory(good_x, array_of(SW_I32, y, SHAPE(3, 1, 1)), (sw_dataset_options){ .target = SW_TARGET_CLASS }),
+    FAILS(SW_ERR_DATA,
+          from_memory(good_x, array_of(SW_I32, y, SHAPE(3, 1, 1)), (sw_dataset_options){ .target = SW_TARGET_CLASS }),
           "one number per sample");
     const int64_t huge[3] = { 0, 1, INT64_MAX };
-    FAILS(SW_ERR_DATA, from_memory(good_x, array_of(SW_I64, huge, SHAPE(3)), any), "label 9223372036854775807 of sample 2");
+    FAILS(SW_ERR_DATA, from_memory(good_x, array_of(SW_I64, huge, SHAPE(3)), any),
+          "label 9223372036854775807 of sample 2");
     sw_array broken = good_x;
     broken.bytes--;
     FAILS(SW_ERR_ARGUMENT, from_memory(broken, y3, any), "do not agree");
-    FAILS(SW_ERR_DATA, from_memory(array_of(SW_F32, half, SHAPE(3)), y3, (sw_dataset_options){ .tokens = true }), "tokens");
+    FAILS(SW_ERR_DATA, from_memory(array_of(SW_F32, half, SHAPE(3)), y3, (sw_dataset_options){ .tokens = true }),
+          "tokens");
     FAILS(SW_ERR_DATA, from_memory(good_x, y3, (sw_dataset_options){ .shape_rank = 2, .shape = { 3, 2 } }),
           "samples of shape 4 cannot be taken for 3x2");
 
@@ -232,7 +243,7 @@ static void bad_data(void **state)
     FAILS(SW_ERR_DATA, sw_dataset_open(both, &ten, &d), "labels.idx: label 11 of sample 1");
 }
 
-/* ---- shapes and types ------------------------------------------------------------------------------------------------------- */
+/* ---- shapes and types -------------------------------------------------------------------------------------------- */
 
 static sw_dataset *open_npy(sw_dtype t, const void *data, int rank, const int64_t *shape, sw_dataset_options o)
 {
@@ -260,10 +271,11 @@ static void shapes(void **state)
     check_shape(open_npy(SW_U8, pixels, SHAPE(3, 4), any), SHAPE(4));
     check_shape(open_npy(SW_U8, pixels, SHAPE(3, 2, 2), any), SHAPE(1, 2, 2));
     check_shape(open_npy(SW_F32, values, SHAPE(3, 4, 2), any), SHAPE(1, 4, 2));
-    check_shape(open_npy(SW_U8, pixels, SHAPE(2, 3, 2, 1), any), SHAPE(3, 2, 1)); /* channels are first already */
-    check_shape(open_npy(SW_U8, pixels, SHAPE(2, 2, 1, 3), any), SHAPE(3, 2, 1)); /* last: moved */
+    check_shape(open_npy(SW_U8, pixels, SHAPE(2, 3, 2, 1), any), SHAPE(3, 2, 1));  /* channels are first already */
+    check_shape(open_npy(SW_U8, pixels, SHAPE(2, 2, 1, 3), any), SHAPE(3, 2, 1));  /* last: moved */
     check_shape(open_npy(SW_F32, values, SHAPE(2, 2, 2, 3), any), SHAPE(2, 2, 3)); /* not images */
-    check_shape(open_npy(SW_U8, pixels, SHAPE(3, 4), (sw_dataset_options){ .shape_rank = 3, .shape = { 1, 2, 2 } }), SHAPE(1, 2, 2));
+    check_shape(open_npy(SW_U8, pixels, SHAPE(3, 4), (sw_dataset_options){ .shape_rank = 3, .shape = { 1, 2, 2 } }),
+                SHAPE(1, 2, 2));
     const int64_t codes[6] = { 5, 4, 3, 2, 1, 0 };
     sw_dataset *d = open_npy(SW_I64, codes, SHAPE(1, 2, 3), (sw_dataset_options){ .tokens = true });
     int64_t got[6];
@@ -345,7 +357,7 @@ static void types(void **state)
     sw_dataset_close(d);
 }
 
-/* ---- normalisation ------------------------------------------------------------------------------------------------------------ */
+/* ---- normalisation ----------------------------------------------------------------------------------------------- */
 
 static void normalization(void **state)
 {
@@ -401,7 +413,7 @@ static void normalization(void **state)
     sw_normalization_free(&n);
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static void splits(void **state)
 {
@@ -471,7 +483,7 @@ static void class_names(void **state)
     sw_dataset_close(part);
 }
 
-/* ---- background reading ------------------------------------------------------------------------------------------------------- */
+/* ---- background reading ------------------------------------------------------------------------------------------ */
 
 static void background(void **state)
 {
@@ -516,7 +528,7 @@ static void background(void **state)
     FAILS(SW_ERR_FORMAT, sw_dataset_open(scratch_path("cut"), NULL, &a), "train-images.gz: byte");
 }
 
-/* ---- callbacks ---------------------------------------------------------------------------------------------------------------- */
+/* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
 static int released;
 
@@ -538,8 +550,15 @@ static void callbacks(void **state)
 {
     (void)state;
     int classes = 3;
-    sw_dataset_callback c = { .name = "camera", .count = 6, .x_rank = 2, .x_shape = { 2, 2 }, .target = SW_TARGET_CLASS,
-                              .num_classes = 3, .get = count_up, .release = release, .context = &classes };
+    sw_dataset_callback c = { .name = "camera",
+                              .count = 6,
+                              .x_rank = 2,
+                              .x_shape = { 2, 2 },
+                              .target = SW_TARGET_CLASS,
+                              .num_classes = 3,
+                              .get = count_up,
+                              .release = release,
+                              .context = &classes };
     sw_dataset *d, *part;
     float x[8];
     int64_t y[2];
@@ -576,11 +595,11 @@ static void callbacks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(digits),     cmocka_unit_test(names),         cmocka_unit_test(pairs_and_folders),
-        cmocka_unit_test(archives),   cmocka_unit_test(batches),       cmocka_unit_test(bad_data),
-        cmocka_unit_test(shapes),     cmocka_unit_test(channels_last), cmocka_unit_test(types),
-        cmocka_unit_test(normalization), cmocka_unit_test(splits),     cmocka_unit_test(class_names),
-        cmocka_unit_test(background), cmocka_unit_test(callbacks),
+        cmocka_unit_test(digits),        cmocka_unit_test(names),         cmocka_unit_test(pairs_and_folders),
+        cmocka_unit_test(archives),      cmocka_unit_test(batches),       cmocka_unit_test(bad_data),
+        cmocka_unit_test(shapes),        cmocka_unit_test(channels_last), cmocka_unit_test(types),
+        cmocka_unit_test(normalization), cmocka_unit_test(splits),        cmocka_unit_test(class_names),
+        cmocka_unit_test(background),    cmocka_unit_test(callbacks),
     };
     return cmocka_run_group_tests_name("data_sets", tests, make_scratch, remove_scratch);
 }

@@ -104,8 +104,9 @@ static void npy_values(void **state)
     static const struct {
         const char *type;
         sw_dtype dtype;
-    } cases[] = { { "f2", SW_F16 }, { "f4", SW_F32 }, { "f8", SW_F64 }, { "b1", SW_BOOL }, { "i1", SW_I32 }, { "i2", SW_I32 },
-                  { "i4", SW_I32 }, { "i8", SW_I64 }, { "u1", SW_U8 },  { "u2", SW_I32 },  { "u4", SW_U32 }, { "u8", SW_I64 } };
+    } cases[] = { { "f2", SW_F16 }, { "f4", SW_F32 }, { "f8", SW_F64 }, { "b1", SW_BOOL },
+                  { "i1", SW_I32 }, { "i2", SW_I32 }, { "i4", SW_I32 }, { "i8", SW_I64 },
+                  { "u1", SW_U8 },  { "u2", SW_I32 }, { "u4", SW_U32 }, { "u8", SW_I64 } };
     static const char *const orders[] = { "le_c", "be_f" };
     for (size_t i = 0; i < SW_COUNT(cases); i++) {
         for (size_t k = 0; k < SW_COUNT(orders); k++) {
@@ -177,9 +178,15 @@ static void npy_lies(void **state)
     OK(parse_header(" { \"shape\" : ( ) , \"fortran_order\":True,\"descr\":\"=f4\" , } \n"));
     OK(parse_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1L, 1L)}"));
     static const char *const lies[] = {
-        "", "{", "{}", "{'descr': '<f4', 'fortran_order': False}", "{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}",
-        "{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': 1}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (1 1)}",
+        "",
+        "{",
+        "{}",
+        "{'descr': '<f4', 'fortran_order': False}",
+        "{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}",
+        "{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': 1}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1 1)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", /* more data than there are */
         "{'descr': '|u1', 'fortran_order': False, 'shape': (2,)}", /* fewer */
         "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}",
@@ -201,7 +208,8 @@ static void idx_lies(void **state)
 {
     (void)state;
     const uint8_t type[] = { 0, 0, 7, 1, 0, 0, 0, 1, 9 }, rank[] = { 0, 0, 8, 9, 0 }, none[] = { 0, 0, 8, 0, 0 };
-    const uint8_t more[] = { 0, 0, 8, 1, 0, 0, 0, 1, 9, 9 }, huge[] = { 0, 0, 8, 2, 0, 255, 255, 255, 0, 255, 255, 255, 1 };
+    const uint8_t more[] = { 0, 0, 8, 1, 0, 0, 0, 1, 9, 9 },
+                  huge[] = { 0, 0, 8, 2, 0, 255, 255, 255, 0, 255, 255, 255, 1 };
     const uint8_t over[] = { 0, 0, 14, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255 };
     FAILS(SW_ERR_FORMAT, parse_idx("a.idx", type, sizeof type), "a.idx: byte 2", "0x07");
     FAILS(SW_ERR_FORMAT, parse_idx("a.idx", rank, sizeof rank), "a.idx: byte 3", "9 axes");
@@ -279,8 +287,9 @@ static void npy_round_trip(void **state)
     for (int t = 0; t < SW_DTYPE_COUNT; t++) {
         uint8_t raw[24 * 8];
         sw__convert(raw, (sw_dtype)t, values, SW_F64, 24);
-        const sw_array a = { .dtype = (sw_dtype)t, .rank = 3, .shape = { 2, 3, 4 }, .data = raw,
-                             .bytes = 24 * sw_dtype_size((sw_dtype)t) };
+        const sw_array a = {
+            .dtype = (sw_dtype)t, .rank = 3, .shape = { 2, 3, 4 }, .data = raw, .bytes = 24 * sw_dtype_size((sw_dtype)t)
+        };
         if (t == SW_BF16) {
             FAILS(SW_ERR_UNSUPPORTED, sw_npy_write(scratch_path("a.npy"), &a), "bf16");
             continue;
@@ -302,9 +311,9 @@ static void npy_round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_values),   cmocka_unit_test(npy_values), cmocka_unit_test(npy_shapes),
-        cmocka_unit_test(npy_refusals), cmocka_unit_test(npy_lies),   cmocka_unit_test(idx_lies),
-        cmocka_unit_test(npz_values),   cmocka_unit_test(npz_refusals), cmocka_unit_test(npy_round_trip),
+        cmocka_unit_test(idx_values),     cmocka_unit_test(npy_values),   cmocka_unit_test(npy_shapes),
+        cmocka_unit_test(npy_refusals),   cmocka_unit_test(npy_lies),     cmocka_unit_test(idx_lies),
+        cmocka_unit_test(npz_values),     cmocka_unit_test(npz_refusals), cmocka_unit_test(npy_round_trip),
         cmocka_unit_test(cuts_and_flips),
     };
     return cmocka_run_group_tests_name("io_arrays", tests, make_scratch, remove_scratch);

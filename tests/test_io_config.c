@@ -137,8 +137,10 @@ static void bad_files(void **state)
 static void flags(void **state)
 {
     (void)state;
-    char *argv[] = { "swoop", "--batch-size", "32", "--exist_ok", "run.yaml", "--betas=0.8,0.9", "--resume", "--dry-run", "no",
-                     "--lr", "-1", "-q", "--drop-last", "--", "--nesterov=off", "--resume", "runs/x", NULL };
+    char *argv[] = {
+        "swoop", "--batch-size", "32", "--exist_ok",  "run.yaml", "--betas=0.8,0.9", "--resume", "--dry-run", "no",
+        "--lr",  "-1",           "-q", "--drop-last", "--",       "--nesterov=off",  "--resume", "runs/x",    NULL
+    };
     sw_config *const c = config();
     const int argc = (int)SW_COUNT(argv) - 1;
     int i = 1;
@@ -161,7 +163,8 @@ static void flags(void **state)
     OK(sw_config_argument(c, argc, argv, &i, NULL, &taken));
     assert_true(taken && i == 9);
     assert_false(sw_config_bool(c, SW_KEY_DRY_RUN));
-    FAILS(SW_ERR_ARGUMENT, sw_config_argument(c, argc, argv, &i, NULL, &taken), "--lr: lr is -1, and must be at least 0");
+    FAILS(SW_ERR_ARGUMENT, sw_config_argument(c, argc, argv, &i, NULL, &taken),
+          "--lr: lr is -1, and must be at least 0");
     assert_int_equal(i, 9);
     i = 11;
     OK(sw_config_argument(c, argc, argv, &i, NULL, &taken));
@@ -240,9 +243,12 @@ static void check_same(const sw_config *a, const sw_config *b)
 static void printing(void **state)
 {
     (void)state;
-    static const char *const names[] = { "plain", "", "true", "12", "- x", "a: b", "\"", "tab\there", "Größe 数字", "x # y",
-                                         "line\nbreak", "'", "null", "~", "\xC2\x85 \xE2\x80\xA8 \xEF\xBB\xBF \x7F", " lead",
-                                         "trail ", "{a}", "*b", "C:\\x" };
+    static const char *const names[] = {
+        "plain",       "",       "true",      "12",         "- x",
+        "a: b",        "\"",     "tab\there", "Größe 数字", "x # y",
+        "line\nbreak", "'",      "null",      "~",          "\xC2\x85 \xE2\x80\xA8 \xEF\xBB\xBF \x7F",
+        " lead",       "trail ", "{a}",       "*b",         "C:\\x"
+    };
     for (size_t i = 0; i < SW_COUNT(names); i++) {
         sw_config *const a = config(), *const b = config();
         OK(sw_config_set(a, "name", names[i]));
@@ -265,8 +271,9 @@ static void json(void **state)
     OK(sw_config_set(c, "lr", "0.05"));
     const char *text;
     OK(sw_config_json(c, &text));
-    static const char *const holds[] = { "\"epochs\":20", "\"lr\":0.05", "\"name\":\"a \\\"b\\\"\"", "\"betas\":[0.9,0.999]",
-                                         "\"shuffle\":true", "\"threads\":\"auto\"", "\"eps\":1e-08" };
+    static const char *const holds[] = { "\"epochs\":20",         "\"lr\":0.05",      "\"name\":\"a \\\"b\\\"\"",
+                                         "\"betas\":[0.9,0.999]", "\"shuffle\":true", "\"threads\":\"auto\"",
+                                         "\"eps\":1e-08" };
     for (size_t i = 0; i < SW_COUNT(holds); i++) {
         if (strstr(text, holds[i]) == NULL) fail_msg("%s is not in %s", holds[i], text);
     }
@@ -286,9 +293,9 @@ static void locales(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table),     cmocka_unit_test(defaults),   cmocka_unit_test(files),    cmocka_unit_test(bad_files),
-        cmocka_unit_test(flags),     cmocka_unit_test(bad_flags),  cmocka_unit_test(precedence), cmocka_unit_test(printing),
-        cmocka_unit_test(json),      cmocka_unit_test(locales),
+        cmocka_unit_test(table), cmocka_unit_test(defaults),  cmocka_unit_test(files),      cmocka_unit_test(bad_files),
+        cmocka_unit_test(flags), cmocka_unit_test(bad_flags), cmocka_unit_test(precedence), cmocka_unit_test(printing),
+        cmocka_unit_test(json),  cmocka_unit_test(locales),
     };
     return cmocka_run_group_tests_name("io_config", tests, make_scratch, remove_scratch);
 }

@@ -1,5 +1,5 @@
-/* test_io_safetensors.c: safetensors as the Python package writes them, lies in the header, round trips, and what is left
- * of a file when writing fails. Tests of src/io/safetensors*.c and atomic.c. */
+/* test_io_safetensors.c: safetensors as the Python package writes them, lies in the header, round trips, and what is
+ * left of a file when writing fails. Tests of src/io/safetensors*.c and atomic.c. */
 #include "io_test.h"
 #include "io/atomic.h"
 #include "swoop/io.h"
@@ -83,7 +83,8 @@ static void lies(void **state)
     OK(parse_header("{\"__metadata__\":{}}   ", 0));
     OK(parse_header("{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4));
     OK(parse_header("{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[1,5]},"
-                    "\"a\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", 5)); /* not aligned: copied */
+                    "\"a\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+                    5)); /* not aligned: copied */
     static const struct {
         const char *header;
         size_t data;
@@ -96,22 +97,27 @@ static void lies(void **state)
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 5, "1 bytes after the last tensor" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "gap in the data before tensor 'a'" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-          "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}", 6, "'b' overlaps" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "type F32 and shape 2 cannot have 4 bytes" },
-        { "{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1, "type F4 and shape 3 cannot have 1 bytes" },
+          "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}",
+          6, "'b' overlaps" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+          "type F32 and shape 2 cannot have 4 bytes" },
+        { "{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,1]}}", 1,
+          "type F4 and shape 3 cannot have 1 bytes" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "not in order" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", 4, "not in order" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "not a pair" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4.5]}}", 4, "not a pair" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551616]}}", 4, "not valid JSON" },
-        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967297],\"data_offsets\":[0,4]}}", 4, "cannot have" },
+        { "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967297],\"data_offsets\":[0,4]}}", 4,
+          "cannot have" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "no size" },
         { "{\"a\":{\"dtype\":\"F32\",\"shape\":3,\"data_offsets\":[0,4]}}", 4, "not a list" },
         { "{\"a\":{\"dtype\":\"Q32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "'Q32' is no dtype" },
         { "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "no dtype" },
         { "{\"a\":[]}", 0, "should be an object" },
         { "{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
-          "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, "duplicate" },
+          "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+          0, "duplicate" },
         { "{\"__metadata__\":{\"k\":1}}", 0, "metadata 'k' is not a string" },
         { "{\"__metadata__\":1}", 0, "__metadata__ is not an object" },
         { "{\"\xFF\":1}", 0, "unable to decode byte 0xff" },
@@ -122,8 +128,8 @@ static void lies(void **state)
     const uint8_t huge[] = { 255, 255, 255, 255, 255, 255, 255, 255, '{', '}' }, tiny[] = { 2, 0, 0 };
     FAILS(SW_ERR_FORMAT, parse(huge, sizeof huge), "byte 0", "18446744073709551615");
     FAILS(SW_ERR_FORMAT, parse(tiny, sizeof tiny), "byte 3", "too short");
-    FAILS(SW_ERR_UNSUPPORTED, parse_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1),
-          "9 axes");
+    FAILS(SW_ERR_UNSUPPORTED,
+          parse_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", 1), "9 axes");
 }
 
 static void cuts_and_flips(void **state)
@@ -150,8 +156,12 @@ static sw_named_array *all_types(void)
     for (int t = 0; t < SW_DTYPE_COUNT; t++) {
         const double v[6] = { 0, 1, 2, 3, 100, 200 };
         sw__convert(data[t], (sw_dtype)t, v, SW_F64, 6);
-        tensors[t] = (sw_named_array){ sw_dtype_name((sw_dtype)t), { .dtype = (sw_dtype)t, .rank = 2, .shape = { 2, 3 },
-                                       .data = data[t], .bytes = 6 * sw_dtype_size((sw_dtype)t) } };
+        tensors[t] = (sw_named_array){ sw_dtype_name((sw_dtype)t),
+                                       { .dtype = (sw_dtype)t,
+                                         .rank = 2,
+                                         .shape = { 2, 3 },
+                                         .data = data[t],
+                                         .bytes = 6 * sw_dtype_size((sw_dtype)t) } };
     }
     return tensors;
 }
@@ -160,7 +170,9 @@ static void round_trip(void **state)
 {
     (void)state;
     const sw_named_array *const tensors = all_types();
-    const sw_text_pair meta[] = { { "model", "lenet" }, { "odd \"key\"\n", "tab\t, \\, Größe, \x01, 数字" }, { "empty", "" } };
+    const sw_text_pair meta[] = { { "model", "lenet" },
+                                  { "odd \"key\"\n", "tab\t, \\, Größe, \x01, 数字" },
+                                  { "empty", "" } };
     const char *const path = scratch_path("all.safetensors");
     OK(sw_safetensors_write(path, tensors, SW_DTYPE_COUNT, meta, 3));
     sw_safetensors *f;
@@ -201,7 +213,7 @@ static void refuses_to_write(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* ---- atomic writing ---------------------------------------------------------------------------------------------------- */
+/* ---- atomic writing ---------------------------------------------------------------------------------------------- */
 
 static void write_old(const char *path)
 {
@@ -260,7 +272,9 @@ static void disk_full(void **state)
     const char *const path = scratch_path("full.safetensors");
     write_old(path);
     static float data[100000];
-    const sw_named_array t = { "w", { .dtype = SW_F32, .rank = 1, .shape = { 100000 }, .data = data, .bytes = sizeof data } };
+    const sw_named_array t = {
+        "w", { .dtype = SW_F32, .rank = 1, .shape = { 100000 }, .data = data, .bytes = sizeof data }
+    };
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -308,9 +322,15 @@ static void read_only_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),          cmocka_unit_test(lies),         cmocka_unit_test(cuts_and_flips),
-        cmocka_unit_test(round_trip),      cmocka_unit_test(refuses_to_write), cmocka_unit_test(atomic_abort),
-        cmocka_unit_test(atomic_leftover), cmocka_unit_test(disk_full),    cmocka_unit_test(full_at_the_flush),
+        cmocka_unit_test(values),
+        cmocka_unit_test(lies),
+        cmocka_unit_test(cuts_and_flips),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(refuses_to_write),
+        cmocka_unit_test(atomic_abort),
+        cmocka_unit_test(atomic_leftover),
+        cmocka_unit_test(disk_full),
+        cmocka_unit_test(full_at_the_flush),
         cmocka_unit_test(read_only_folder),
     };
     return cmocka_run_group_tests_name("io_safetensors", tests, make_scratch, remove_scratch);

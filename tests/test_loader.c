@@ -35,8 +35,14 @@ static sw_status numbered(void *context, int64_t i, void *x, void *y)
 static sw_dataset *open_numbered(int64_t *bad)
 {
     sw_dataset *d;
-    OK(sw_dataset_from_callback(&(sw_dataset_callback){ .count = SAMPLES, .x_rank = 1, .x_shape = { 2 }, .num_classes = 5,
-                                                        .target = SW_TARGET_CLASS, .get = numbered, .context = bad }, &d));
+    OK(sw_dataset_from_callback(&(sw_dataset_callback){ .count = SAMPLES,
+                                                        .x_rank = 1,
+                                                        .x_shape = { 2 },
+                                                        .num_classes = 5,
+                                                        .target = SW_TARGET_CLASS,
+                                                        .get = numbered,
+                                                        .context = bad },
+                                &d));
     return d;
 }
 
@@ -107,8 +113,9 @@ static void workers(void **state)
     for (int w = 0; w <= 4; w++) {
         for (int prefetch = 1; prefetch <= 9; prefetch += 4) {
             sw_loader *l;
-            OK(sw_loader_open(d, &(sw_loader_options){ .batch = 7, .shuffle = true, .seed = 1, .workers = w,
-                                                       .prefetch = prefetch }, &l));
+            OK(sw_loader_open(
+                d, &(sw_loader_options){ .batch = 7, .shuffle = true, .seed = 1, .workers = w, .prefetch = prefetch },
+                &l));
             const size_t m = take(l, 70, w == 0 ? want : got);
             if (w == 0) n = m;
             assert_int_equal(m, n);
@@ -146,7 +153,8 @@ static void positions(void **state)
     }
     sw_loader *l;
     OK(sw_loader_open(d, &o, &l));
-    FAILS(SW_ERR_ARGUMENT, sw_loader_seek(l, (sw_loader_position){ .epoch = 0, .batch = 6 }), "no batch 6 in epoch 0", "has 5");
+    FAILS(SW_ERR_ARGUMENT, sw_loader_seek(l, (sw_loader_position){ .epoch = 0, .batch = 6 }), "no batch 6 in epoch 0",
+          "has 5");
     FAILS(SW_ERR_ARGUMENT, sw_loader_seek(l, (sw_loader_position){ .epoch = -1 }), "epoch -1");
     OK(sw_loader_seek(l, (sw_loader_position){ .epoch = 3, .batch = 5 }));
     assert_int_equal(take(l, 1, got), 1); /* the end mark */
@@ -184,8 +192,8 @@ static void bad_options(void **state)
     sw_loader *l;
     FAILS(SW_ERR_ARGUMENT, sw_loader_open(d, &(sw_loader_options){ .batch = -1 }, &l), "negative");
     FAILS(SW_ERR_ARGUMENT, sw_loader_open(d, &(sw_loader_options){ .workers = 5000 }, &l), "1024");
-    FAILS(SW_ERR_ARGUMENT, sw_loader_open(d, &(sw_loader_options){ .batch = 104, .drop_last = true }, &l), "103 samples",
-          "batch of 104");
+    FAILS(SW_ERR_ARGUMENT, sw_loader_open(d, &(sw_loader_options){ .batch = 104, .drop_last = true }, &l),
+          "103 samples", "batch of 104");
     OK(sw_loader_open(d, NULL, &l));
     assert_int_equal(sw_loader_batches(l), 2);
     sw_loader_close(l);
@@ -260,8 +268,9 @@ static void everything_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order),       cmocka_unit_test(workers),    cmocka_unit_test(positions),
-        cmocka_unit_test(errors),      cmocka_unit_test(bad_options), cmocka_unit_test(no_threads),
+        cmocka_unit_test(order),       cmocka_unit_test(workers),
+        cmocka_unit_test(positions),   cmocka_unit_test(errors),
+        cmocka_unit_test(bad_options), cmocka_unit_test(no_threads),
         cmocka_unit_test(closing),     cmocka_unit_test(everything_at_once),
     };
     return cmocka_run_group_tests_name("loader", tests, NULL, NULL);

@@ -1,9 +1,9 @@
 /* swoop/config.h: the keys of a run, from a YAML file and from the command line, through one table.
  * Needs status.h only. The command `swoop` reads its runs through this, and a program of yours can read the same files.
  *
- * A run file is a flat YAML map: `batch_size: 64`. Every key is also a flag: --batch-size 64, --batch_size=64. What comes
- * later in this list wins: default, file, command line; whatever order they are read in. A value that the user gave is
- * never changed. Errors: in a file SW_ERR_FORMAT, with file and line; on the command line SW_ERR_ARGUMENT. */
+ * A run file is a flat YAML map: `batch_size: 64`. Every key is also a flag: --batch-size 64, --batch_size=64. What
+ * comes later in this list wins: default, file, command line; whatever order they are read in. A value that the user
+ * gave is never changed. Errors: in a file SW_ERR_FORMAT, with file and line; on the command line SW_ERR_ARGUMENT. */
 #ifndef SWOOP_CONFIG_H
 #define SWOOP_CONFIG_H
 
@@ -13,6 +13,7 @@
 extern "C" {
 #endif
 
+/* clang-format off */
 typedef enum sw_key {
     /* data */
     SW_KEY_DATA, SW_KEY_FORMAT, SW_KEY_VAL, SW_KEY_VAL_SPLIT, SW_KEY_TEST, SW_KEY_NORMALIZE, SW_KEY_SHUFFLE,
@@ -21,8 +22,8 @@ typedef enum sw_key {
     SW_KEY_MODEL, SW_KEY_INIT, SW_KEY_WEIGHTS, SW_KEY_NUM_CLASSES,
     /* optimisation */
     SW_KEY_EPOCHS, SW_KEY_STEPS, SW_KEY_TIME, SW_KEY_BATCH_SIZE, SW_KEY_LOSS, SW_KEY_OPTIMIZER, SW_KEY_LR,
-    SW_KEY_WEIGHT_DECAY, SW_KEY_DECAY_ON, SW_KEY_CLIP_GRAD, SW_KEY_MOMENTUM, SW_KEY_NESTEROV, SW_KEY_BETAS, SW_KEY_EPS, SW_KEY_SCHEDULE, SW_KEY_WARMUP,
-    SW_KEY_MIN_LR, SW_KEY_STEP_SIZE, SW_KEY_GAMMA,
+    SW_KEY_WEIGHT_DECAY, SW_KEY_DECAY_ON, SW_KEY_CLIP_GRAD, SW_KEY_MOMENTUM, SW_KEY_NESTEROV, SW_KEY_BETAS, SW_KEY_EPS,
+    SW_KEY_SCHEDULE, SW_KEY_WARMUP, SW_KEY_MIN_LR, SW_KEY_STEP_SIZE, SW_KEY_GAMMA,
     /* control */
     SW_KEY_MONITOR, SW_KEY_PATIENCE, SW_KEY_VAL_EVERY, SW_KEY_SAVE_EVERY, SW_KEY_LOG_EVERY, SW_KEY_PRECISION,
     SW_KEY_DEVICE, SW_KEY_THREADS, SW_KEY_DETERMINISTIC, SW_KEY_SEED, SW_KEY_ON_NAN, SW_KEY_PROFILE,
@@ -30,6 +31,7 @@ typedef enum sw_key {
     SW_KEY_PROJECT, SW_KEY_NAME, SW_KEY_EXIST_OK, SW_KEY_RESUME, SW_KEY_DRY_RUN,
     SW_KEY_COUNT
 } sw_key;
+/* clang-format on */
 
 typedef enum sw_key_type {
     SW_KEY_BOOL,   /* true false yes no on off */
@@ -44,14 +46,14 @@ typedef enum sw_key_type {
 typedef struct sw_key_info {
     const char *name, *group;
     sw_key_type type;
-    const char *fallback;   /* the default, as one would write it */
-    const char *choices;    /* CHOICE: "adamw|adam|sgd" */
-    double least, most;     /* INT, NUMBER, PAIR: inclusive bounds */
+    const char *fallback; /* the default, as one would write it */
+    const char *choices;  /* CHOICE: "adamw|adam|sgd" */
+    double least, most;   /* INT, NUMBER, PAIR: inclusive bounds */
     const char *help;
-    bool may_be_auto;       /* "auto" is allowed: the program chooses, and says what */
-    bool may_change;        /* may differ when a run is resumed */
+    bool may_be_auto; /* "auto" is allowed: the program chooses, and says what */
+    bool may_change;  /* may differ when a run is resumed */
 } sw_key_info;
-SW_API const sw_key_info *sw_config_about(sw_key k); /* NULL if k is no key */
+SW_API const sw_key_info *sw_config_about(sw_key k);     /* NULL if k is no key */
 SW_API bool sw_config_find(const char *name, sw_key *k); /* - and _ are the same */
 
 typedef struct sw_config sw_config;
@@ -63,9 +65,9 @@ SW_API sw_status sw_config_load(sw_config *c, const char *path);
 SW_API sw_status sw_config_parse(sw_config *c, const char *name, const void *yaml, size_t n);
 
 /* Takes argv[*i] if it is the flag of a key, with its value, and moves *i behind; *taken says whether it was one.
- * `--exist-ok` alone means true, `--resume` alone "last". An argument that begins with -- and is no key is an error that
- * names the nearest key or one of extra (the caller's own long flags, without dashes; NULL-terminated; may be NULL); so
- * try your own flags first. Anything else (run.yaml, -q) is not taken. */
+ * `--exist-ok` alone means true, `--resume` alone "last". An argument that begins with -- and is no key is an error
+ * that names the nearest key or one of extra (the caller's own long flags, without dashes; NULL-terminated; may be
+ * NULL); so try your own flags first. Anything else (run.yaml, -q) is not taken. */
 SW_API sw_status sw_config_argument(sw_config *c, int argc, char *const *argv, int *i, const char *const *extra,
                                     bool *taken);
 /* One key as if from the command line. */

@@ -28,18 +28,18 @@ typedef enum sw_target {
 
 /* What a data set holds. Valid while the data set is open. */
 typedef struct sw_dataset_info {
-    const char *name;      /* "fashion-mnist", or the path as it was given */
-    const char *format;    /* "IDX", "NPY", "NPZ", "safetensors", "memory", "callback" */
-    int64_t count;         /* samples, at least 1 */
-    sw_dtype x_dtype;      /* as delivered: SW_F32, or SW_I64 with tokens */
-    sw_dtype x_storage;    /* as stored: what memory it takes */
-    int x_rank;            /* without the batch axis */
+    const char *name;   /* "fashion-mnist", or the path as it was given */
+    const char *format; /* "IDX", "NPY", "NPZ", "safetensors", "memory", "callback" */
+    int64_t count;      /* samples, at least 1 */
+    sw_dtype x_dtype;   /* as delivered: SW_F32, or SW_I64 with tokens */
+    sw_dtype x_storage; /* as stored: what memory it takes */
+    int x_rank;         /* without the batch axis */
     int64_t x_shape[SW_MAX_RANK];
-    sw_target target;      /* never AUTO */
-    sw_dtype y_dtype;      /* as delivered: SW_I64 or SW_F32 */
-    int y_rank;            /* 0 for classes and single values */
+    sw_target target; /* never AUTO */
+    sw_dtype y_dtype; /* as delivered: SW_I64 or SW_F32 */
+    int y_rank;       /* 0 for classes and single values */
     int64_t y_shape[SW_MAX_RANK];
-    int64_t classes;       /* 0 unless target is CLASS */
+    int64_t classes; /* 0 unless target is CLASS */
 } sw_dataset_info;
 
 /* Per-channel statistics, in units of the delivered x before normalising (for 8-bit images 0 … 1). A channel without
@@ -51,21 +51,21 @@ typedef struct sw_normalization {
 SW_API void sw_normalization_free(sw_normalization *n); /* frees mean and std, zeroes *n; NULL is allowed */
 
 typedef struct sw_dataset_options {
-    const char *split;   /* "train" (default) or "test"; a set of single files x:y has no other split than these files */
-    const char *format;  /* "auto" (default, from the content), "idx", "npy", "npz", "safetensors"; or "batches": files
-                            whose first two axes are step and sample, merged into one */
+    const char *split;  /* "train" (default) or "test"; two files X:Y have the training split only */
+    const char *format; /* "auto" (default, from the content), "idx", "npy", "npz", "safetensors"; or "batches": files
+                           whose first two axes are step and sample, merged into one */
     sw_target target;
     int64_t num_classes; /* 0: the largest label + 1. Given: labels beyond it are an error */
     int shape_rank;      /* > 0: the samples' shape, where the file has another of the same size (784 → 1×28×28) */
     int64_t shape[SW_MAX_RANK];
-    bool tokens;         /* x holds integer codes (for an embedding): deliver i64, do not scale or normalise */
-    bool background;     /* IDX: return once headers and labels are checked, and read x in a thread of its own. What
-                            needs x waits for it; sw_dataset_ready says whether it was good */
+    bool tokens;     /* x holds integer codes (for an embedding): deliver i64, do not scale or normalise */
+    bool background; /* IDX: return once headers and labels are checked, and read x in a thread of its own. What
+                        needs x waits for it; sw_dataset_ready says whether it was good */
 } sw_dataset_options;
 
 /* Opens a data set. name_or_path is
- *   "fashion-mnist"       $SWOOP_DATA/fashion-mnist or /usr/share/datasets/fashion-mnist (Debian: dataset-fashion-mnist)
- *   "digits"              the 1,797 8×8 handwritten digits that ship with swoop
+ *   "fashion-mnist"       the files of Debian's dataset-fashion-mnist, in /usr/share/datasets
+ *   "digits"              the 1,797 8×8 handwritten digits that ship with swoop; both also in $SWOOP_DATA/NAME
  *   a folder              IDX files (train-images*, train-labels*, t10k-images*, t10k-labels*) or x_train.npy, … or
  *                         x.npy and y.npy
  *   "X:Y"                 two files, IDX or NPY each (.gz too); X alone with SW_TARGET_NONE
@@ -132,17 +132,17 @@ SW_API sw_status sw_dataset_measure(const sw_dataset *d, sw_normalization *out);
 SW_API sw_status sw_dataset_normalize(sw_dataset *d, const sw_normalization *n);
 SW_API const sw_normalization *sw_dataset_normalization(const sw_dataset *d); /* NULL if there is none */
 
-/* ---- loader ------------------------------------------------------------------------------------------------------------ */
+/* ---- loader ------------------------------------------------------------------------------------------------------ */
 
 typedef struct sw_loader sw_loader;
 
 typedef struct sw_loader_options {
-    int64_t batch;   /* samples per batch; default 64 */
-    bool shuffle;    /* a new order each epoch, drawn from (seed, epoch) */
-    bool drop_last;  /* leave out an epoch's last batch if it is smaller */
+    int64_t batch;  /* samples per batch; default 64 */
+    bool shuffle;   /* a new order each epoch, drawn from (seed, epoch) */
+    bool drop_last; /* leave out an epoch's last batch if it is smaller */
     uint64_t seed;
-    int workers;     /* background threads; 0 (default): the caller's thread does the work in sw_loader_next */
-    int prefetch;    /* batches prepared ahead; default 2 per worker */
+    int workers;  /* background threads; 0 (default): the caller's thread does the work in sw_loader_next */
+    int prefetch; /* batches prepared ahead; default 2 per worker */
 } sw_loader_options;
 
 typedef struct sw_batch {

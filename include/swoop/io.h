@@ -28,27 +28,27 @@ SW_API int64_t sw_array_count(const sw_array *a); /* number of elements */
 /* Frees the data of an array that a reader below filled, and zeroes it. Not for views (sw_safetensors_array). */
 SW_API void sw_array_free(sw_array *a);
 
-/* ---- IDX, the format of MNIST and its kin, plain or gzipped --------------------------------------------------------
+/* ---- IDX, the format of MNIST and its kin, plain or gzipped -------------------------------------------------------
  * Element types: u8 → SW_U8; i8, i16, i32 → SW_I32; f32, f64 as they are. */
 SW_API sw_status sw_idx_read(const char *path, sw_array *out);
 
-/* ---- NPY versions 1 to 3, plain or gzipped --------------------------------------------------------------------------
+/* ---- NPY versions 1 to 3, plain or gzipped ------------------------------------------------------------------------
  * C or Fortran order, either byte order; the result is in C order and native. f2 f4 f8 → SW_F16 SW_F32 SW_F64; b1 →
  * SW_BOOL; u1 → SW_U8; i1 i2 u2 i4 → SW_I32; u4 → SW_U32; i8 → SW_I64; u8 → SW_I64, refused if a value is too large. */
 SW_API sw_status sw_npy_read(const char *path, sw_array *out);
 /* Version 1.0, C order. bf16, which NumPy has not, is refused (SW_ERR_UNSUPPORTED). */
 SW_API sw_status sw_npy_write(const char *path, const sw_array *a);
 
-/* ---- NPZ: a zip archive of NPY files, stored or deflated, zip64 too --------------------------------------------------- */
+/* ---- NPZ: a zip archive of NPY files, stored or deflated, zip64 too ---------------------------------------------- */
 typedef struct sw_npz sw_npz;
 SW_API sw_status sw_npz_open(const char *path, sw_npz **out);
 SW_API void sw_npz_close(sw_npz *z);
 SW_API size_t sw_npz_count(const sw_npz *z);
-SW_API const char *sw_npz_name(const sw_npz *z, size_t i);     /* without ".npy"; NULL if i is out of range */
-SW_API int64_t sw_npz_find(const sw_npz *z, const char *name); /* index, or -1 */
+SW_API const char *sw_npz_name(const sw_npz *z, size_t i);        /* without ".npy"; NULL if i is out of range */
+SW_API int64_t sw_npz_find(const sw_npz *z, const char *name);    /* index, or -1 */
 SW_API sw_status sw_npz_read(sw_npz *z, size_t i, sw_array *out); /* checks the entry's CRC */
 
-/* ---- safetensors -------------------------------------------------------------------------------------------------------
+/* ---- safetensors --------------------------------------------------------------------------------------------------
  * The file is mapped, and tensors are views into the mapping: opening costs only the header. (A tensor that the file
  * does not align to its element size is copied at opening.) Views are valid until sw_safetensors_close. Do not truncate
  * a file while it is open: as with any mapping, touching what is gone raises SIGBUS. */

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* ---- x ------------------------------------------------------------------------------------------------------------------- */
+/* ---- x ----------------------------------------------------------------------------------------------------------- */
 
 /* Replaces an array by its conversion; a borrowed one stays with its owner. */
 static sw_status convert(sw_array *a, bool *own, sw_dtype to, const char *what)
@@ -24,7 +24,8 @@ static sw_status convert(sw_array *a, bool *own, sw_dtype to, const char *what)
 static sw_status merge_batches(sw_array *a, const char *name)
 {
     if (a->rank < 2) {
-        return sw__fail(SW_ERR_DATA, "%s: format batches wants axes step and sample first, and there is only one", name);
+        return sw__fail(SW_ERR_DATA, "%s: format batches wants axes step and sample first, and there is only one",
+                        name);
     }
     a->shape[0] *= a->shape[1];
     for (int i = 1; i + 1 < a->rank; i++) a->shape[i] = a->shape[i + 1];
@@ -74,7 +75,8 @@ sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_
 {
     const bool in_memory = strcmp(s->format, "memory") == 0;
     s->tokens = o->tokens;
-    if (s->x.rank < 1) return sw__fail(SW_ERR_DATA, "%s: x is a single number; its first axis should count samples", s->x_name);
+    if (s->x.rank < 1)
+        return sw__fail(SW_ERR_DATA, "%s: x is a single number; its first axis should count samples", s->x_name);
     if (o->format != NULL && strcmp(o->format, "batches") == 0) SW_TRY(merge_batches(&s->x, s->x_name));
     info->count = s->x.shape[0];
     if (info->count == 0) return sw__fail(SW_ERR_DATA, "%s holds no samples", s->x_name);
@@ -134,12 +136,13 @@ sw_status sw__check_finite(const sw__storage *s)
         const size_t bad = find_not_finite(values, some);
         if (bad == some) continue;
         return sw__fail(SW_ERR_DATA, "%s: value %zu of sample %zu is %s", s->x_name, (at + bad) % per_sample,
-                        (at + bad) / per_sample, isnan(values[bad]) ? "NaN (missing)" : "infinite, or too large for f32");
+                        (at + bad) / per_sample,
+                        isnan(values[bad]) ? "NaN (missing)" : "infinite, or too large for f32");
     }
     return SW_OK;
 }
 
-/* ---- y ------------------------------------------------------------------------------------------------------------------- */
+/* ---- y ----------------------------------------------------------------------------------------------------------- */
 
 /* Class numbers: whole, not negative, below num_classes (or taken for the number of classes). */
 static sw_status check_labels(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info)
@@ -151,13 +154,15 @@ static sw_status check_labels(sw__storage *s, const sw_dataset_options *o, sw_da
     for (int64_t i = 0; i < info->count; i++) {
         const int64_t v = labels[i];
         if (v < 0) {
-            return sw__fail(SW_ERR_DATA, "%s: label %" PRId64 " of sample %" PRId64 " is negative; classes count from 0",
-                            s->y_name, v, i);
+            return sw__fail(SW_ERR_DATA,
+                            "%s: label %" PRId64 " of sample %" PRId64 " is negative; classes count from 0", s->y_name,
+                            v, i);
         }
         if (v >= limit) {
-            return sw__fail(SW_ERR_DATA, "%s: label %" PRId64 " of sample %" PRId64 " is out of range: %s %" PRId64
-                            " classes, 0 to %" PRId64, s->y_name, v, i,
-                            o->num_classes > 0 ? "there are" : "without num_classes at most", limit, limit - 1);
+            return sw__fail(
+                SW_ERR_DATA,
+                "%s: label %" PRId64 " of sample %" PRId64 " is out of range: %s %" PRId64 " classes, 0 to %" PRId64,
+                s->y_name, v, i, o->num_classes > 0 ? "there are" : "without num_classes at most", limit, limit - 1);
         }
         most = SW_MAX(most, v);
     }
@@ -192,8 +197,8 @@ sw_status sw__arrange_y(sw__storage *s, const sw_dataset_options *o, sw_dataset_
     }
     if (o->format != NULL && strcmp(o->format, "batches") == 0) SW_TRY(merge_batches(y, s->y_name));
     if (y->rank < 1 || y->shape[0] != info->count) {
-        return sw__fail(SW_ERR_DATA, "%s has %" PRId64 " samples, but %s has %" PRId64 " answers", s->x_name, info->count,
-                        s->y_name, y->rank < 1 ? 1 : y->shape[0]);
+        return sw__fail(SW_ERR_DATA, "%s has %" PRId64 " samples, but %s has %" PRId64 " answers", s->x_name,
+                        info->count, s->y_name, y->rank < 1 ? 1 : y->shape[0]);
     }
     if (y->rank == 2 && y->shape[1] == 1) y->rank = 1; /* a column of numbers */
     const bool single = y->rank == 1, whole = !sw__dtype_is_float(y->dtype);

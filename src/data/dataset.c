@@ -67,10 +67,12 @@ static sw_status check_array(const sw_array *a, const char *what)
         sw__shape_count(a->shape, a->rank, &count) && count * sw_dtype_size(a->dtype) == a->bytes) {
         return SW_OK;
     }
-    return sw__fail(SW_ERR_ARGUMENT, "%s: data, shape (samples first), dtype and bytes of the array do not agree", what);
+    return sw__fail(SW_ERR_ARGUMENT, "%s: data, shape (samples first), dtype and bytes of the array do not agree",
+                    what);
 }
 
-sw_status sw_dataset_from_memory(const sw_array *x, const sw_array *y, const sw_dataset_options *options, sw_dataset **out)
+sw_status sw_dataset_from_memory(const sw_array *x, const sw_array *y, const sw_dataset_options *options,
+                                 sw_dataset **out)
 {
     SW_TRY(check_array(x, "x"));
     if (y != NULL) SW_TRY(check_array(y, "y"));
@@ -90,7 +92,8 @@ static sw_status check_callback(const sw_dataset_callback *c)
     const bool good = c->get != NULL && c->x_rank >= 0 && c->x_rank < SW_MAX_RANK && c->y_rank >= 0 &&
                       c->y_rank < SW_MAX_RANK && sw__shape_count(c->x_shape, c->x_rank, &x) &&
                       sw__shape_count(c->y_shape, c->y_rank, &y);
-    if (!good || x == 0 || y == 0) return sw__fail(SW_ERR_ARGUMENT, "callback data set: get is missing, or a shape is not positive");
+    if (!good || x == 0 || y == 0)
+        return sw__fail(SW_ERR_ARGUMENT, "callback data set: get is missing, or a shape is not positive");
     if (c->count < 1) return sw__fail(SW_ERR_DATA, "callback data set: it holds no samples");
     const bool targets = c->target == SW_TARGET_CLASS || c->target == SW_TARGET_VALUE || c->target == SW_TARGET_NONE;
     if (!targets || (c->target == SW_TARGET_CLASS && (c->num_classes < 1 || c->y_rank != 0))) {
@@ -114,9 +117,14 @@ sw_status sw_dataset_from_callback(const sw_dataset_callback *c, sw_dataset **ou
     s->callback = *c;
     s->callback.release = NULL; /* until nothing can fail any more, the context stays the caller's */
     s->tokens = c->tokens;
-    d->info = (sw_dataset_info){ .name = s->name, .format = s->format, .count = c->count, .x_rank = c->x_rank,
-                                 .x_dtype = c->tokens ? SW_I64 : SW_F32, .x_storage = c->tokens ? SW_I64 : SW_F32,
-                                 .target = c->target, .y_rank = c->y_rank,
+    d->info = (sw_dataset_info){ .name = s->name,
+                                 .format = s->format,
+                                 .count = c->count,
+                                 .x_rank = c->x_rank,
+                                 .x_dtype = c->tokens ? SW_I64 : SW_F32,
+                                 .x_storage = c->tokens ? SW_I64 : SW_F32,
+                                 .target = c->target,
+                                 .y_rank = c->y_rank,
                                  .y_dtype = c->target == SW_TARGET_CLASS ? SW_I64 : SW_F32,
                                  .classes = c->target == SW_TARGET_CLASS ? c->num_classes : 0 };
     memcpy(d->info.x_shape, c->x_shape, sizeof d->info.x_shape);
@@ -146,7 +154,7 @@ sw_status sw_dataset_ready(sw_dataset *d)
     return sw__storage_ready(d->storage);
 }
 
-/* ---- class names ------------------------------------------------------------------------------------------------------------ */
+/* ---- class names ------------------------------------------------------------------------------------------------- */
 
 const char *sw_dataset_class_name(const sw_dataset *d, int64_t c)
 {
@@ -156,7 +164,8 @@ const char *sw_dataset_class_name(const sw_dataset *d, int64_t c)
 sw_status sw_dataset_set_class_names(sw_dataset *d, const char *const *names, int64_t n)
 {
     if (d->info.target != SW_TARGET_CLASS || n != d->info.classes) {
-        return sw__fail(SW_ERR_ARGUMENT, "%s: %" PRId64 " names for %" PRId64 " classes", d->info.name, n, d->info.classes);
+        return sw__fail(SW_ERR_ARGUMENT, "%s: %" PRId64 " names for %" PRId64 " classes", d->info.name, n,
+                        d->info.classes);
     }
     char **const copies = sw__calloc((size_t)n, sizeof *copies);
     bool good = copies != NULL;
@@ -174,7 +183,7 @@ sw_status sw_dataset_set_class_names(sw_dataset *d, const char *const *names, in
     return SW_OK;
 }
 
-/* ---- normalisation ------------------------------------------------------------------------------------------------------------ */
+/* ---- normalisation ----------------------------------------------------------------------------------------------- */
 
 void sw_normalization_free(sw_normalization *n)
 {
@@ -194,7 +203,8 @@ static sw_status check_normalization(const sw_dataset *d, const sw_normalization
     }
     for (int64_t c = 0; c < n->channels; c++) {
         if (isfinite(n->mean[c]) && isfinite(n->std[c]) && n->std[c] > 0) continue;
-        return sw__fail(SW_ERR_ARGUMENT, "%s: mean %g and std %g of channel %" PRId64 " cannot normalise (std must be above 0)",
+        return sw__fail(SW_ERR_ARGUMENT,
+                        "%s: mean %g and std %g of channel %" PRId64 " cannot normalise (std must be above 0)",
                         d->info.name, (double)n->mean[c], (double)n->std[c], c);
     }
     return SW_OK;
@@ -235,7 +245,7 @@ const sw_normalization *sw_dataset_normalization(const sw_dataset *d)
     return d->has_normalization ? &d->normalization : NULL;
 }
 
-/* ---- parts -------------------------------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static sw_status check_indices(const sw_dataset *d, const int64_t *indices, int64_t n)
 {
@@ -334,7 +344,8 @@ static void draw(const sw_dataset *d, int64_t *order, int64_t *shares, bool *hel
     }
 }
 
-static sw_status split_marked(const sw_dataset *d, const bool *held, int64_t *order, sw_dataset **rest, sw_dataset **held_out)
+static sw_status split_marked(const sw_dataset *d, const bool *held, int64_t *order, sw_dataset **rest,
+                              sw_dataset **held_out)
 {
     int64_t n = 0, m = 0;
     for (int64_t i = 0; i < d->info.count; i++) {
@@ -354,11 +365,13 @@ static sw_status split_marked(const sw_dataset *d, const bool *held, int64_t *or
     return SW_OK;
 }
 
-sw_status sw_dataset_split(const sw_dataset *d, double fraction, uint64_t seed, sw_dataset **rest, sw_dataset **held_out)
+sw_status sw_dataset_split(const sw_dataset *d, double fraction, uint64_t seed, sw_dataset **rest,
+                           sw_dataset **held_out)
 {
     const int64_t n = d->info.count;
     if (!(fraction > 0 && fraction < 1)) {
-        return sw__fail(SW_ERR_ARGUMENT, "%s: a part of %g cannot be held out; it must be between 0 and 1", d->info.name, fraction);
+        return sw__fail(SW_ERR_ARGUMENT, "%s: a part of %g cannot be held out; it must be between 0 and 1",
+                        d->info.name, fraction);
     }
     if (n < 2) return sw__fail(SW_ERR_DATA, "%s has one sample, which cannot be split in two", d->info.name);
     const int64_t total = SW_MAX(1, SW_MIN(n - 1, (int64_t)llround(fraction * (double)n)));
@@ -372,8 +385,10 @@ sw_status sw_dataset_split(const sw_dataset *d, double fraction, uint64_t seed, 
     if (shares == NULL || remainders == NULL || order == NULL || held == NULL) {
         st = sw__no_memory((size_t)n * sizeof *order, "splitting a data set");
     } else {
-        if (stratified) st = sw_dataset_class_counts(d, shares);
-        else shares[0] = n;
+        if (stratified)
+            st = sw_dataset_class_counts(d, shares);
+        else
+            shares[0] = n;
         share_out(shares, remainders, classes, total, n);
         draw(d, order, shares, held, seed);
         st = st == SW_OK ? split_marked(d, held, order, rest, held_out) : st;

@@ -28,7 +28,8 @@ sw_status sw__dataset_tabulate(sw_dataset *d)
     const int64_t n = planes(d);
     sw__free(d->table);
     d->table = NULL;
-    if (d->storage->has_callback || d->storage->tokens || d->storage->x.dtype != SW_U8 || n > TABLE_CHANNELS) return SW_OK;
+    if (d->storage->has_callback || d->storage->tokens || d->storage->x.dtype != SW_U8 || n > TABLE_CHANNELS)
+        return SW_OK;
     d->table = sw__malloc_aligned(64, (size_t)n * 256 * sizeof *d->table);
     if (d->table == NULL) return sw__no_memory((size_t)n * 256 * sizeof *d->table, "a table of pixel values");
     for (int64_t c = 0; c < n; c++) {
@@ -109,7 +110,8 @@ static sw_status get_called(const sw_dataset *d, int64_t row, void *x, void *y)
     if (d->info.target != SW_TARGET_CLASS) return SW_OK;
     const int64_t label = *(const int64_t *)y;
     if (label >= 0 && label < d->info.classes) return SW_OK;
-    return sw__fail(SW_ERR_DATA, "%s: label %" PRId64 " of sample %" PRId64 " is out of range: there are %" PRId64 " classes",
+    return sw__fail(SW_ERR_DATA,
+                    "%s: label %" PRId64 " of sample %" PRId64 " is out of range: there are %" PRId64 " classes",
                     d->info.name, label, row, d->info.classes);
 }
 
@@ -132,8 +134,8 @@ sw_status sw_dataset_get(const sw_dataset *d, const int64_t *indices, int64_t n,
     char *to_x = x, *to_y = y;
     for (int64_t i = 0; i < n; i++, to_x += x_step) {
         if (indices[i] < 0 || indices[i] >= d->info.count) {
-            return sw__fail(SW_ERR_ARGUMENT, "%s: there is no sample %" PRId64 " among %" PRId64, d->info.name, indices[i],
-                            d->info.count);
+            return sw__fail(SW_ERR_ARGUMENT, "%s: there is no sample %" PRId64 " among %" PRId64, d->info.name,
+                            indices[i], d->info.count);
         }
         const int64_t row = sw__dataset_row(d, indices[i]);
         if (s->has_callback) {
@@ -147,9 +149,10 @@ sw_status sw_dataset_get(const sw_dataset *d, const int64_t *indices, int64_t n,
     return SW_OK;
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------------------------------ */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-/* Sums over one plane of 8-bit values. Blocks keep the squares within 32 bits (65,536 × 255² < 2³²), which vectorises. */
+/* Sums over one plane of 8-bit values. Blocks keep the squares within 32 bits (65,536 × 255² < 2³²): that vectorises.
+ */
 static void sum_u8(const uint8_t *in, int64_t n, int64_t step, uint64_t *sum, uint64_t *squares)
 {
     for (int64_t at = 0; at < n; at += 65536) {
@@ -240,10 +243,12 @@ sw_status sw_dataset_measure(const sw_dataset *d, sw_normalization *out)
     SW_TRY(sw__storage_ready(s));
     const int64_t n = d->channels;
     double *const sums = sw__calloc((size_t)(2 * n), sizeof *sums);
-    sw_normalization result = { .channels = n, .mean = sw__calloc((size_t)n, sizeof(float)),
+    sw_normalization result = { .channels = n,
+                                .mean = sw__calloc((size_t)n, sizeof(float)),
                                 .std = sw__calloc((size_t)n, sizeof(float)) };
     sw_status st = sums != NULL && result.mean != NULL && result.std != NULL
-                       ? SW_OK : sw__no_memory((size_t)n * 2 * sizeof *sums, "statistics");
+                       ? SW_OK
+                       : sw__no_memory((size_t)n * 2 * sizeof *sums, "statistics");
     const bool bytes = !s->has_callback && s->x.dtype == SW_U8;
     if (st == SW_OK) st = (bytes ? measure_u8 : measure_any)(d, n, sums, sums + n);
     for (int64_t c = 0; st == SW_OK && c < n; c++) {

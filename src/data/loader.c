@@ -6,9 +6,9 @@
 #include <pthread.h>
 
 /* How it works
- *   Batches are numbered 0, 1, 2, … from where the loader was opened or sought to, across epochs. Batch s lives in slot
- *   s % slots. Under the lock, a worker claims the next number and draws its sample indices (so the order is that of the
- *   numbers, whoever works); then, without the lock, it fills the slot. sw_loader_next waits for the slot of its number.
+ *   Batches are numbered 0, 1, 2, … from where the loader was opened or sought to, across epochs. Batch s lives in
+ *   slot s % slots. Under the lock, a worker claims the next number and draws its sample indices (so the order is that
+ *   of the numbers, whoever works); then, without the lock, it fills the slot. sw_loader_next waits for its slot.
  *   A worker may claim s while s < next + slots − 1: the caller still reads slot next − 1.
  *   Without workers the caller does the same work itself in sw_loader_next. */
 
@@ -24,18 +24,18 @@ typedef struct slot {
 struct sw_loader {
     const sw_dataset *data;
     sw_loader_options options;
-    int64_t count, batches;      /* samples in the set; batches per epoch */
+    int64_t count, batches; /* samples in the set; batches per epoch */
     slot *slots;
     int64_t slot_count;
     pthread_t *threads;
     int thread_count;
 
-    pthread_mutex_t lock;        /* guards what follows, and each slot's `ready` */
+    pthread_mutex_t lock; /* guards what follows, and each slot's `ready` */
     pthread_cond_t filled, freed;
     bool has_lock, stop;
-    int64_t next, claimed;       /* numbers of the batch to deliver and of the batch to claim; next ≤ claimed */
-    sw_loader_position claim;    /* where the claims are */
-    int64_t *order;              /* of epoch `ordered` */
+    int64_t next, claimed;    /* numbers of the batch to deliver and of the batch to claim; next ≤ claimed */
+    sw_loader_position claim; /* where the claims are */
+    int64_t *order;           /* of epoch `ordered` */
     int64_t ordered;
 
     sw_loader_position position; /* what sw_loader_next gives next */
@@ -130,7 +130,7 @@ static sw_status start_workers(sw_loader *l)
     return SW_OK;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------------ */
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static sw_status alloc_slots(sw_loader *l)
 {
@@ -190,8 +190,9 @@ static sw_status check(sw_loader_options *o, int64_t count)
         return sw__fail(SW_ERR_ARGUMENT, "loader: at most 1024 workers and 65536 batches ahead");
     }
     if (o->drop_last && count < o->batch) {
-        return sw__fail(SW_ERR_ARGUMENT, "loader: drop_last leaves nothing: %" PRId64 " samples do not fill a batch of %" PRId64,
-                        count, o->batch);
+        return sw__fail(SW_ERR_ARGUMENT,
+                        "loader: drop_last leaves nothing: %" PRId64 " samples do not fill a batch of %" PRId64, count,
+                        o->batch);
     }
     if (o->prefetch == 0) o->prefetch = 2 * o->workers;
     return SW_OK;
@@ -241,7 +242,7 @@ void sw_loader_close(sw_loader *l)
     sw__free(l);
 }
 
-/* ---- use ---------------------------------------------------------------------------------------------------------------- */
+/* ---- use --------------------------------------------------------------------------------------------------------- */
 
 /* Waits until batch number `next` is there; without workers, makes it. Only now may workers have the slot that the
  * caller read before. */
@@ -300,8 +301,9 @@ sw_loader_position sw_loader_tell(const sw_loader *l)
 sw_status sw_loader_seek(sw_loader *l, sw_loader_position p)
 {
     if (p.epoch < 0 || p.batch < 0 || p.batch > l->batches) {
-        return sw__fail(SW_ERR_ARGUMENT, "loader: there is no batch %" PRId64 " in epoch %" PRId64 "; an epoch has %" PRId64,
-                        p.batch, p.epoch, l->batches);
+        return sw__fail(SW_ERR_ARGUMENT,
+                        "loader: there is no batch %" PRId64 " in epoch %" PRId64 "; an epoch has %" PRId64, p.batch,
+                        p.epoch, l->batches);
     }
     stop_workers(l);
     l->position = p;

@@ -12,9 +12,9 @@
 
 /* Where to read: either a pair of files or an archive with two keys. */
 typedef struct source {
-    char *x, *y;           /* files; y NULL: none */
-    char *archive;         /* or this one */
-    const char *kind;      /* of an archive: "NPZ", "safetensors" */
+    char *x, *y;      /* files; y NULL: none */
+    char *archive;    /* or this one */
+    const char *kind; /* of an archive: "NPZ", "safetensors" */
     char x_key[32], y_key[32];
     const char *const *class_names;
     int64_t classes;
@@ -28,10 +28,10 @@ static void free_source(source *s)
     *s = (source){ 0 };
 }
 
-/* ---- known names --------------------------------------------------------------------------------------------------------- */
+/* ---- known names ------------------------------------------------------------------------------------------------- */
 
-static const char *const fashion_classes[] = { "T-shirt/top", "Trouser", "Pullover", "Dress",   "Coat",
-                                               "Sandal",      "Shirt",   "Sneaker",  "Bag",     "Ankle boot" };
+static const char *const fashion_classes[] = { "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                                               "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot" };
 static const char *const digit_classes[] = { "0", "1", "2", "3", "4", "5", "6", "7", "8", "9" };
 
 /* In the source tree, while swoop is being built and tested. */
@@ -65,7 +65,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* PREFIX/share/swoop, wherever swoop was installed to: found from the file that holds this code, PREFIX/lib/libswoop.so,
+/* PREFIX/share/swoop, wherever swoop was installed: found from the file that holds this code, PREFIX/lib/libswoop.so,
  * PREFIX/lib/x86_64-linux-gnu/libswoop.so or PREFIX/bin/program. *out stays NULL if there is none. */
 static sw_status find_share(char **out)
 {
@@ -113,7 +113,7 @@ static sw_status find_known(const known *k, char **found)
     return sw__fail(SW_ERR_DATA, "%s is not on this machine: %s", k->name, k->advice);
 }
 
-/* ---- folders -------------------------------------------------------------------------------------------------------------- */
+/* ---- folders ----------------------------------------------------------------------------------------------------- */
 
 static bool has_prefix(const char *s, const char *prefix)
 {
@@ -135,7 +135,8 @@ static sw_status find_in(const char *folder, const char *const prefixes[2], char
     sw_status st = SW_OK;
     char *best = NULL;
     for (const struct dirent *e; st == SW_OK && (e = readdir(dir)) != NULL;) {
-        const bool fits = has_prefix(e->d_name, prefixes[0]) || (prefixes[1] != NULL && has_prefix(e->d_name, prefixes[1]));
+        const bool fits =
+            has_prefix(e->d_name, prefixes[0]) || (prefixes[1] != NULL && has_prefix(e->d_name, prefixes[1]));
         if (!fits || (best != NULL && !preferred(e->d_name, best))) continue;
         char *const name = sw__strdup(e->d_name);
         if (name == NULL) st = sw__no_memory(strlen(e->d_name), "a file name");
@@ -176,11 +177,12 @@ static sw_status resolve_folder(const char *folder, const char *split, source *s
     }
     if (s->x != NULL) return SW_OK;
     const char *const *const wanted = idx_names[which].x;
-    return sw__fail(SW_ERR_DATA, "%s has no %s* and no %s: folders are read if they hold IDX or NPY files of such names",
-                    folder, wanted[0], npy_names[which].x[0]);
+    return sw__fail(SW_ERR_DATA,
+                    "%s has no %s* and no %s: folders are read if they hold IDX or NPY files of such names", folder,
+                    wanted[0], npy_names[which].x[0]);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 /* What a single file is, by its first bytes; NULL for a plain array. Anything with a JSON header is safetensors. */
 static sw_status archive_kind(const char *path, const char **kind)
@@ -212,7 +214,8 @@ static sw_status find_keys(source *s, const char *split, const sw_npz *z, const 
         snprintf(s->y_key, sizeof s->y_key, "y");
         return SW_OK;
     }
-    return sw__fail(SW_ERR_DATA, "%s has no array called '%s'%s", s->archive, s->x_key, is_test(split) ? "" : " or 'x'");
+    return sw__fail(SW_ERR_DATA, "%s has no array called '%s'%s", s->archive, s->x_key,
+                    is_test(split) ? "" : " or 'x'");
 }
 
 /* "X:Y", split at the colon that leaves two existing files; or one file alone. */
@@ -225,8 +228,10 @@ static sw_status resolve_files(const char *path, const char *split, source *s)
         char *const copy = sw__strdup(path);
         if (copy == NULL) return sw__no_memory(strlen(path), "a path");
         s->kind = kind;
-        if (kind != NULL) s->archive = copy;
-        else s->x = copy;
+        if (kind != NULL)
+            s->archive = copy;
+        else
+            s->x = copy;
     } else {
         for (const char *c = colon; c != NULL; c = strchr(c + 1, ':')) {
             if (exists(c + 1)) colon = c;
@@ -259,11 +264,11 @@ static sw_status resolve(const char *name, const char *split, source *s)
     const char *names[SW_COUNT(known_sets)];
     for (size_t i = 0; i < SW_COUNT(known_sets); i++) names[i] = known_sets[i].name;
     const char *const near = sw__nearest(name, names, SW_COUNT(names));
-    return sw__fail(SW_ERR_DATA, "'%s' is neither a file, a folder nor a known data set (fashion-mnist, digits)%s%s%s", name,
-                    near != NULL ? "; did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?" : "");
+    return sw__fail(SW_ERR_DATA, "'%s' is neither a file, a folder nor a known data set (fashion-mnist, digits)%s%s%s",
+                    name, near != NULL ? "; did you mean '" : "", near != NULL ? near : "", near != NULL ? "'?" : "");
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Copies a place for messages into the storage. */
 static sw_status keep_name(sw__storage *s, const char **name, const char *file, const char *key)
@@ -350,8 +355,9 @@ static sw_status read_safetensors(source *from, const char *split, const sw_data
 /* The format that the user names must be the one that is there. */
 static sw_status check_format(const sw__storage *s, const char *wanted)
 {
-    static const char *const names[][2] = { { "idx", "IDX" }, { "npy", "NPY" }, { "npz", "NPZ" },
-                                            { "safetensors", "safetensors" } };
+    static const char *const names[][2] = {
+        { "idx", "IDX" }, { "npy", "NPY" }, { "npz", "NPZ" }, { "safetensors", "safetensors" }
+    };
     if (wanted == NULL || strcmp(wanted, "auto") == 0 || strcmp(wanted, "batches") == 0) return SW_OK;
     for (size_t i = 0; i < SW_COUNT(names); i++) {
         if (strcmp(wanted, names[i][0]) != 0) continue;
@@ -373,11 +379,12 @@ static sw_status check_options(const sw_dataset_options *o, const char *split)
 }
 
 /* From a resolved source to a handle. */
-static sw_status read_source(const char *name, source *from, const char *split, const sw_dataset_options *o, sw_dataset **out)
+static sw_status read_source(const char *name, source *from, const char *split, const sw_dataset_options *o,
+                             sw_dataset **out)
 {
     sw__storage *s;
     SW_TRY(sw__storage_new(name, from->kind, &s));
-    sw_status st = from->archive == NULL ? read_pair(from, o, s)
+    sw_status st = from->archive == NULL            ? read_pair(from, o, s)
                    : strcmp(from->kind, "NPZ") == 0 ? read_npz(from, split, o, s)
                                                     : read_safetensors(from, split, o, s);
     if (st == SW_OK) st = check_format(s, o->format);

@@ -4,7 +4,7 @@
 
 enum { CHUNK = 4 * 1024 * 1024 }; /* how often a background read looks whether it is still wanted */
 
-/* ---- background ---------------------------------------------------------------------------------------------------------- */
+/* ---- background -------------------------------------------------------------------------------------------------- */
 
 static sw_status read_chunks(sw__background *b)
 {
@@ -68,7 +68,7 @@ void sw__background_finish(sw__background *b)
     pthread_mutex_destroy(&b->lock);
 }
 
-/* ---- storage ------------------------------------------------------------------------------------------------------------- */
+/* ---- storage ----------------------------------------------------------------------------------------------------- */
 
 sw_status sw__storage_new(const char *name, const char *format, sw__storage **out)
 {

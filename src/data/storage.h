@@ -31,14 +31,14 @@ void sw__background_finish(sw__background *b);
 
 typedef struct sw__storage {
     atomic_int handles;
-    sw__arena arena;       /* names */
+    sw__arena arena; /* names */
     const char *name, *format;
     const char *x_name, *y_name; /* where they came from, for messages */
 
-    sw_array x, y;         /* x.shape[0] samples; y.data NULL: none. y is i64 or f32 */
-    bool own_x, own_y;     /* freed with the storage */
-    sw_safetensors *file;  /* that x and y point into, or NULL */
-    bool channels_last;    /* x is [N, H, W, C], and delivered as [C, H, W] */
+    sw_array x, y;        /* x.shape[0] samples; y.data NULL: none. y is i64 or f32 */
+    bool own_x, own_y;    /* freed with the storage */
+    sw_safetensors *file; /* that x and y point into, or NULL */
+    bool channels_last;   /* x is [N, H, W, C], and delivered as [C, H, W] */
     bool tokens;
     sw__background *background; /* NULL: x is there */
 
@@ -56,13 +56,13 @@ sw_status sw__storage_ready(const sw__storage *s);
 struct sw_dataset {
     sw__storage *storage;
     sw_dataset_info info;
-    int64_t *indices;        /* sample → row of the storage; NULL: the same */
-    int64_t elements;        /* of one x */
-    int64_t channels;        /* that measuring gives statistics for */
+    int64_t *indices; /* sample → row of the storage; NULL: the same */
+    int64_t elements; /* of one x */
+    int64_t channels; /* that measuring gives statistics for */
     bool has_normalization;
     sw_normalization normalization;
-    float *table;            /* 8-bit x with few channels: [channels, 256] delivered values, for speed; or NULL */
-    char **class_names;      /* classes of them, or NULL */
+    float *table;       /* 8-bit x with few channels: [channels, 256] delivered values, for speed; or NULL */
+    char **class_names; /* classes of them, or NULL */
 };
 
 /* Makes the handle for a storage whose x, y (of any type and shape) are set: gives them their shapes and types, checks

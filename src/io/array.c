@@ -47,7 +47,8 @@ sw_status sw__header_count(const char *name, uint64_t offset, const int64_t *sha
 {
     if (sw__shape_count(shape, rank, count)) return SW_OK;
     char text[SW__SHAPE_TEXT];
-    return sw__bad_byte(name, offset, "the shape %s is larger than any memory", sw__array_shape_text(text, shape, rank));
+    return sw__bad_byte(name, offset, "the shape %s is larger than any memory",
+                        sw__array_shape_text(text, shape, rank));
 }
 
 const char *sw__array_shape_text(char *buf, const int64_t *shape, int rank)
@@ -60,16 +61,16 @@ const char *sw__array_shape_text(char *buf, const int64_t *shape, int rank)
     return rank > 0 ? buf : "scalar";
 }
 
-/* ---- elements -------------------------------------------------------------------------------------------------------- */
+/* ---- elements ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
     size_t size;
     sw_dtype dtype;
 } elements[SW__ELEMENT_COUNT] = {
-    [SW__ELEMENT_F2] = { 2, SW_F16 }, [SW__ELEMENT_F4] = { 4, SW_F32 }, [SW__ELEMENT_F8] = { 8, SW_F64 },
+    [SW__ELEMENT_F2] = { 2, SW_F16 },  [SW__ELEMENT_F4] = { 4, SW_F32 }, [SW__ELEMENT_F8] = { 8, SW_F64 },
     [SW__ELEMENT_B1] = { 1, SW_BOOL }, [SW__ELEMENT_I1] = { 1, SW_I32 }, [SW__ELEMENT_I2] = { 2, SW_I32 },
-    [SW__ELEMENT_I4] = { 4, SW_I32 }, [SW__ELEMENT_I8] = { 8, SW_I64 }, [SW__ELEMENT_U1] = { 1, SW_U8 },
-    [SW__ELEMENT_U2] = { 2, SW_I32 }, [SW__ELEMENT_U4] = { 4, SW_U32 }, [SW__ELEMENT_U8] = { 8, SW_I64 },
+    [SW__ELEMENT_I4] = { 4, SW_I32 },  [SW__ELEMENT_I8] = { 8, SW_I64 }, [SW__ELEMENT_U1] = { 1, SW_U8 },
+    [SW__ELEMENT_U2] = { 2, SW_I32 },  [SW__ELEMENT_U4] = { 4, SW_U32 }, [SW__ELEMENT_U8] = { 8, SW_I64 },
 };
 
 size_t sw__element_size(sw__element e)
@@ -110,10 +111,18 @@ static sw_status widen(const sw__stream *s, sw__element e, const uint8_t *src, s
         uint16_t u16;
         uint64_t u64;
         switch (e) {
-        case SW__ELEMENT_I1: i32[i] = (int8_t)*src; break;
-        case SW__ELEMENT_I2: memcpy(&i16, src, 2), i32[i] = i16; break;
-        case SW__ELEMENT_U2: memcpy(&u16, src, 2), i32[i] = u16; break;
-        case SW__ELEMENT_B1: bytes[i] = *src != 0; break;
+        case SW__ELEMENT_I1:
+            i32[i] = (int8_t)*src;
+            break;
+        case SW__ELEMENT_I2:
+            memcpy(&i16, src, 2), i32[i] = i16;
+            break;
+        case SW__ELEMENT_U2:
+            memcpy(&u16, src, 2), i32[i] = u16;
+            break;
+        case SW__ELEMENT_B1:
+            bytes[i] = *src != 0;
+            break;
         default: /* U8 */
             memcpy(&u64, src, 8);
             if (u64 > INT64_MAX) {
@@ -191,7 +200,7 @@ sw_status sw__array_check(const sw__stream *s, const sw__array_header *h)
     char text[SW__SHAPE_TEXT];
     return sw__bad_byte(s->name, s->offset, "the header promises %" PRIu64 " bytes of data (shape %s), but %s %" PRIu64,
                         need, sw__array_shape_text(text, h->shape, h->rank),
-                        s->gz ? "a gzip file of this size cannot hold more than" : "there are only", have);
+                        s->packed ? "a gzip file of this size cannot hold more than" : "there are only", have);
 }
 
 sw_status sw__array_body_read(sw__stream *s, const sw__array_header *h, sw_array *out)

@@ -13,13 +13,18 @@ static const char *advice(int err)
 {
     switch (err) {
     case ENOSPC:
-    case EDQUOT: return "; free some space or choose another folder";
-    case EFBIG: return "; the file size limit (ulimit -f) is reached";
+    case EDQUOT:
+        return "; free some space or choose another folder";
+    case EFBIG:
+        return "; the file size limit (ulimit -f) is reached";
     case EROFS:
     case EACCES:
-    case EPERM: return "; choose a folder that you may write to";
-    case ENOENT: return "; its folder does not exist";
-    default: return "";
+    case EPERM:
+        return "; choose a folder that you may write to";
+    case ENOENT:
+        return "; its folder does not exist";
+    default:
+        return "";
     }
 }
 
@@ -45,17 +50,20 @@ static sw_status open_locked(const char *path, const char *temporary, int *out)
             sw__log(SW_LOG_INFO, "%s: no file locks here: %s", temporary, strerror(err));
         }
         struct stat held, named;
-        if (fstat(fd, &held) == 0 && stat(temporary, &named) == 0 && held.st_ino == named.st_ino &&
-            held.st_dev == named.st_dev) {
-            if (ftruncate(fd, 0) == 0) {
-                *out = fd;
-                return SW_OK;
-            }
-            const int err = errno;
+        const bool known = fstat(fd, &held) == 0;
+        const int err = errno;
+        if (known && (stat(temporary, &named) != 0 || held.st_ino != named.st_ino || held.st_dev != named.st_dev)) {
             close(fd);
-            return write_failed(path, "empty its temporary file", err);
+            continue;
         }
+        if (known && ftruncate(fd, 0) == 0) {
+            *out = fd;
+            return SW_OK;
+        }
+        const sw_status st = write_failed(path, "empty its temporary file", known ? errno : err);
+        unlink(temporary);
         close(fd);
+        return st;
     }
 }
 
@@ -101,8 +109,9 @@ void sw__atomic_abort(sw__atomic *a)
 static sw_status sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *folder = !slash ? sw__strdup(".") : slash == path ? sw__strdup("/")
-                                                            : sw__strndup(path, (size_t)(slash - path));
+    char *folder = !slash          ? sw__strdup(".")
+                   : slash == path ? sw__strdup("/")
+                                   : sw__strndup(path, (size_t)(slash - path));
     if (!folder) return sw__no_memory(strlen(path), "a folder's name");
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     sw_status st = SW_OK;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* ---- values from text ------------------------------------------------------------------------------------------------- */
+/* ---- values from text -------------------------------------------------------------------------------------------- */
 
 static bool parse_bool(const char *text, bool *out)
 {
@@ -68,15 +68,19 @@ static sw_status check_bounds(sw_key k, double x)
     const bool low = row->least_open ? x <= least : x < least, high = row->most_open ? x >= most : x > most;
     if (!low && !high) return SW_OK;
     return sw__fail(SW_ERR_FORMAT, "%s is %g, and must be %s %g", row->info.name, x,
-                    low ? (row->least_open ? "above" : "at least") : row->most_open ? "below" : "at most",
+                    low              ? (row->least_open ? "above" : "at least")
+                    : row->most_open ? "below"
+                                     : "at most",
                     low ? least : most);
 }
 
 static const char *expected(sw_key k)
 {
-    static const char *const names[] = { [SW_KEY_BOOL] = "true or false",  [SW_KEY_INT] = "a whole number",
-                                         [SW_KEY_NUMBER] = "a number",     [SW_KEY_PAIR] = "two numbers, such as 0.9,0.999",
-                                         [SW_KEY_CHOICE] = "one of",       [SW_KEY_STRING] = "a text" };
+    static const char *const names[] = {
+        [SW_KEY_BOOL] = "true or false", [SW_KEY_INT] = "a whole number",
+        [SW_KEY_NUMBER] = "a number",    [SW_KEY_PAIR] = "two numbers, such as 0.9,0.999",
+        [SW_KEY_CHOICE] = "one of",      [SW_KEY_STRING] = "a text"
+    };
     return names[sw__keys[k].info.type];
 }
 
@@ -84,11 +88,13 @@ static sw_status wrong_type(sw_key k, const char *text)
 {
     const sw__key_row *const row = &sw__keys[k];
     if (listed(row->later, text)) {
-        return sw__fail(SW_ERR_FORMAT, "%s: '%s' is not in this version; it takes %s%s%s", row->info.name, text, expected(k),
-                        row->info.choices != NULL ? " " : "", row->info.choices != NULL ? row->info.choices : "");
+        return sw__fail(SW_ERR_FORMAT, "%s: '%s' is not in this version; it takes %s%s%s", row->info.name, text,
+                        expected(k), row->info.choices != NULL ? " " : "",
+                        row->info.choices != NULL ? row->info.choices : "");
     }
     if (row->info.type == SW_KEY_CHOICE) {
-        return sw__fail(SW_ERR_FORMAT, "%s is '%.100s', and must be one of %s", row->info.name, text, row->info.choices);
+        return sw__fail(SW_ERR_FORMAT, "%s is '%.100s', and must be one of %s", row->info.name, text,
+                        row->info.choices);
     }
     return sw__fail(SW_ERR_FORMAT, "%s is '%.100s', and must be %s%s", row->info.name, text, expected(k),
                     row->info.may_be_auto ? " or auto" : "");
@@ -118,7 +124,8 @@ sw_status sw__config_parse_value(sw_key k, const char *text, sw__config_value *v
         return check_bounds(k, v->v.x[1]);
     case SW_KEY_CHOICE:
         return listed(info->choices, text) ? SW_OK : wrong_type(k, text);
-    case SW_KEY_STRING: break;
+    case SW_KEY_STRING:
+        break;
     }
     const size_t n = strlen(text);
     if (sw__utf8_check(text, n) != n) return sw__fail(SW_ERR_FORMAT, "%s is not UTF-8", info->name);
@@ -137,7 +144,7 @@ sw_status sw__config_store(sw_config *c, sw_key k, const char *text, sw_origin o
     return SW_OK;
 }
 
-/* ---- the handle ------------------------------------------------------------------------------------------------------- */
+/* ---- the handle -------------------------------------------------------------------------------------------------- */
 
 sw_status sw_config_new(sw_config **out)
 {
@@ -213,7 +220,7 @@ const char *sw_config_text(const sw_config *c, sw_key k)
     return c->values[k].text;
 }
 
-/* ---- flags -------------------------------------------------------------------------------------------------------------- */
+/* ---- flags ------------------------------------------------------------------------------------------------------- */
 
 sw_status sw__config_unknown(const char *name, const char *const *extra)
 {
@@ -240,8 +247,8 @@ static sw_status at_flag(sw_status st, const char *flag)
 sw_status sw_config_set(sw_config *c, const char *name, const char *value)
 {
     sw_key k;
-    const sw_status st = sw_config_find(name, &k) ? sw__config_store(c, k, value, SW_FROM_ARGUMENT, 0)
-                                                  : sw__config_unknown(name, NULL);
+    const sw_status st =
+        sw_config_find(name, &k) ? sw__config_store(c, k, value, SW_FROM_ARGUMENT, 0) : sw__config_unknown(name, NULL);
     return at_flag(st, name);
 }
 
@@ -255,8 +262,8 @@ static sw_status separate_value(sw_key k, const char *flag, int argc, char *cons
                         (row->info.type != SW_KEY_BOOL || parse_bool(next, &unused)) &&
                         (row->alone == NULL || next[0] != '-');
     if (!usable && row->alone == NULL) {
-        return sw__fail(SW_ERR_ARGUMENT, "%s needs a value: %s%s%s", flag, expected(k), row->info.choices != NULL ? " " : "",
-                        row->info.choices != NULL ? row->info.choices : "");
+        return sw__fail(SW_ERR_ARGUMENT, "%s needs a value: %s%s%s", flag, expected(k),
+                        row->info.choices != NULL ? " " : "", row->info.choices != NULL ? row->info.choices : "");
     }
     *value = usable ? next : row->alone;
     *i += usable ? 2 : 1;
@@ -269,7 +276,8 @@ sw_status sw_config_argument(sw_config *c, int argc, char *const *argv, int *i, 
     *taken = false;
     if (strncmp(argument, "--", 2) != 0 || argument[2] == '\0') return SW_OK;
     const char *const equals = strchr(argument, '=');
-    char *const name = sw__strndup(argument + 2, equals != NULL ? (size_t)(equals - argument - 2) : strlen(argument + 2));
+    char *const name =
+        sw__strndup(argument + 2, equals != NULL ? (size_t)(equals - argument - 2) : strlen(argument + 2));
     if (name == NULL) return sw__no_memory(strlen(argument), "an argument");
     sw_key k;
     const char *value = equals != NULL ? equals + 1 : NULL;
@@ -278,8 +286,10 @@ sw_status sw_config_argument(sw_config *c, int argc, char *const *argv, int *i, 
     if (!sw_config_find(name, &k)) {
         st = at_flag(sw__config_unknown(name, extra), argument);
     } else {
-        if (equals != NULL) next++;
-        else st = separate_value(k, argument, argc, argv, &next, &value);
+        if (equals != NULL)
+            next++;
+        else
+            st = separate_value(k, argument, argc, argv, &next, &value);
         if (st == SW_OK) st = at_flag(sw__config_store(c, k, value, SW_FROM_ARGUMENT, 0), argument);
     }
     sw__free(name);

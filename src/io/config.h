@@ -8,10 +8,10 @@
 
 typedef struct sw__key_row {
     sw_key_info info;
-    const char *later;      /* CHOICE, and words for others: what a later version takes, "tf32|bf16" */
+    const char *later;          /* CHOICE, and words for others: what a later version takes, "tf32|bf16" */
     bool least_open, most_open; /* the bound itself is out */
-    const char *alone;      /* the value of the flag without one: "true" for every BOOL; NULL: a value is needed */
-    bool how;               /* says how to start, not what to run: not part of the printed YAML */
+    const char *alone;          /* the value of the flag without one: "true" for every BOOL; NULL: a value is needed */
+    bool how;                   /* says how to start, not what to run: not part of the printed YAML */
 } sw__key_row;
 
 extern const sw__key_row sw__keys[SW_KEY_COUNT];

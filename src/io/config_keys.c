@@ -222,9 +222,9 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
 
 /* Keys of later versions (they are in the documentation already): named as such rather than as unknown. */
 static const char *const later[] = {
-    "image_size", "channels", "target", "normalize_target", "missing", "categorical", "class_weights", "augment",
-    "cache", "shape", "window", "stride", "freeze", "freeze_epochs", "grad_accum", "label_smoothing",
-    "tensorboard", "report", "layers", "gpus", "memory",
+    "image_size", "channels",        "target",      "normalize_target", "missing", "categorical", "class_weights",
+    "augment",    "cache",           "shape",       "window",           "stride",  "freeze",      "freeze_epochs",
+    "grad_accum", "label_smoothing", "tensorboard", "report",           "layers",  "gpus",        "memory",
 };
 
 bool sw__key_equal(const char *a, const char *b)

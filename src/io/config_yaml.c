@@ -95,14 +95,16 @@ static sw_status read_value(reader *r, sw_key k)
     sw__text value = { 0 };
     sw_status st = SW_OK;
     if (r->event.type == YAML_MAPPING_START_EVENT) {
-        return at_line(r, line, sw__fail(SW_ERR_FORMAT, "%s takes one value; nested maps are not in this version", name));
+        return at_line(r, line,
+                       sw__fail(SW_ERR_FORMAT, "%s takes one value; nested maps are not in this version", name));
     } else if (r->event.type == YAML_SEQUENCE_START_EVENT) {
         st = read_list(r, k, &value);
     } else {
         SW_TRY(check_scalar(r, name));
         if (is_null(&r->event)) {
-            return at_line(r, line, sw__fail(SW_ERR_FORMAT, "%s has no value; leave the key out for its default (%s)", name,
-                                             sw__keys[k].info.fallback));
+            return at_line(r, line,
+                           sw__fail(SW_ERR_FORMAT, "%s has no value; leave the key out for its default (%s)", name,
+                                    sw__keys[k].info.fallback));
         }
         sw__text_add(&value, "%s", scalar(r));
     }
@@ -119,8 +121,9 @@ static sw_status read_key(reader *r)
     sw_key k;
     if (!sw_config_find(scalar(r), &k)) return at_line(r, line, sw__config_unknown(scalar(r), NULL));
     if (r->seen[k] != 0) {
-        return at_line(r, line, sw__fail(SW_ERR_FORMAT, "%s is given a second time; the first is in line %zu",
-                                         sw__keys[k].info.name, r->seen[k]));
+        return at_line(r, line,
+                       sw__fail(SW_ERR_FORMAT, "%s is given a second time; the first is in line %zu",
+                                sw__keys[k].info.name, r->seen[k]));
     }
     r->seen[k] = line;
     SW_TRY(next(r));
@@ -178,7 +181,7 @@ sw_status sw_config_load(sw_config *c, const char *path)
     return st;
 }
 
-/* ---- printing --------------------------------------------------------------------------------------------------------------- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 /* A text that is safe without quotes, for us and for any other YAML reader: it begins like a name or a path, goes on
  * with harmless characters, and is no word that YAML takes for something else. */
@@ -227,9 +230,15 @@ static void add_json_value(sw__text *t, sw_key k, const sw__config_value *v)
 {
     const sw_key_type type = v->is_auto ? SW_KEY_STRING : sw__keys[k].info.type;
     switch (type) {
-    case SW_KEY_BOOL: sw__text_add(t, "%s", v->v.b ? "true" : "false"); break;
-    case SW_KEY_INT: sw__text_add(t, "%" PRId64, v->v.i); break;
-    case SW_KEY_NUMBER: sw__json_number(t, v->v.x[0]); break;
+    case SW_KEY_BOOL:
+        sw__text_add(t, "%s", v->v.b ? "true" : "false");
+        break;
+    case SW_KEY_INT:
+        sw__text_add(t, "%" PRId64, v->v.i);
+        break;
+    case SW_KEY_NUMBER:
+        sw__json_number(t, v->v.x[0]);
+        break;
     case SW_KEY_PAIR:
         sw__text_add(t, "[");
         sw__json_number(t, v->v.x[0]);
@@ -238,7 +247,9 @@ static void add_json_value(sw__text *t, sw_key k, const sw__config_value *v)
         sw__text_add(t, "]");
         break;
     case SW_KEY_CHOICE:
-    case SW_KEY_STRING: sw__json_string(t, v->text); break;
+    case SW_KEY_STRING:
+        sw__json_string(t, v->text);
+        break;
     }
 }
 

@@ -63,7 +63,8 @@ static bool accept_word(cursor *c, const char *word)
 static sw_status parse_string(cursor *c, const char **s, size_t *n)
 {
     skip_space(c);
-    if (c->at >= c->n || (c->text[c->at] != '\'' && c->text[c->at] != '"')) return bad(c, "a quoted string should be here");
+    if (c->at >= c->n || (c->text[c->at] != '\'' && c->text[c->at] != '"'))
+        return bad(c, "a quoted string should be here");
     const char quote = c->text[c->at];
     const char *const start = c->text + c->at + 1;
     const char *const end = memchr(start, quote, c->n - c->at - 1);
@@ -79,8 +80,10 @@ static sw_status parse_descr(cursor *c, sw__array_header *h)
     skip_space(c);
     cursor place = *c;
     if (c->at < c->n && c->text[c->at] == '[') {
-        return sw__fail(SW_ERR_UNSUPPORTED, "%s: byte %zu: records (structured types) are not read: save one array per "
-                        "field", c->name, c->base + c->at);
+        return sw__fail(SW_ERR_UNSUPPORTED,
+                        "%s: byte %zu: records (structured types) are not read: save one array per "
+                        "field",
+                        c->name, c->base + c->at);
     }
     const char *s;
     size_t n;
@@ -90,8 +93,10 @@ static sw_status parse_descr(cursor *c, sw__array_header *h)
         h->big_endian = s[0] == '>' || (s[0] == '=' && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
         return SW_OK;
     }
-    return sw__fail(SW_ERR_UNSUPPORTED, "%s: byte %zu: type '%.*s' is not read; convert the array, for instance with "
-                    "astype('float32')", c->name, c->base + place.at, (int)SW_MIN(n, (size_t)40), s);
+    return sw__fail(SW_ERR_UNSUPPORTED,
+                    "%s: byte %zu: type '%.*s' is not read; convert the array, for instance with "
+                    "astype('float32')",
+                    c->name, c->base + place.at, (int)SW_MIN(n, (size_t)40), s);
 }
 
 static sw_status parse_size(cursor *c, int64_t *out)
@@ -117,7 +122,8 @@ static sw_status parse_shape(cursor *c, sw__array_header *h)
     h->rank = 0;
     while (!accept(c, ')')) {
         if (h->rank == SW_MAX_RANK) {
-            return sw__fail(SW_ERR_UNSUPPORTED, "%s: byte %zu: more than %d axes", c->name, c->base + c->at, SW_MAX_RANK);
+            return sw__fail(SW_ERR_UNSUPPORTED, "%s: byte %zu: more than %d axes", c->name, c->base + c->at,
+                            SW_MAX_RANK);
         }
         SW_TRY(parse_size(c, &h->shape[h->rank++]));
         if (accept(c, ',')) continue;
@@ -205,17 +211,18 @@ sw_status sw__npy_parse(const char *name, const void *bytes, size_t n, sw_array 
     return sw__array_read(sw__stream_memory(&s, name, bytes, n), &s, SW__FORMAT_NPY, out);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------------ */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static const char *const descr_of[SW_DTYPE_COUNT] = {
-    [SW_F32] = "f4", [SW_F64] = "f8", [SW_F16] = "f2", [SW_I32] = "i4",
+    [SW_F32] = "f4", [SW_F64] = "f8", [SW_F16] = "f2",  [SW_I32] = "i4",
     [SW_I64] = "i8", [SW_U8] = "u1",  [SW_BOOL] = "b1", [SW_U32] = "u4",
 };
 
 sw_status sw_npy_write(const char *path, const sw_array *a)
 {
     if ((unsigned)a->dtype >= SW_DTYPE_COUNT || a->rank < 0 || a->rank > SW_MAX_RANK) {
-        return sw__fail(SW_ERR_ARGUMENT, "%s: cannot write an array with dtype %d and %d axes", path, (int)a->dtype, a->rank);
+        return sw__fail(SW_ERR_ARGUMENT, "%s: cannot write an array with dtype %d and %d axes", path, (int)a->dtype,
+                        a->rank);
     }
     size_t count;
     if (!sw__shape_count(a->shape, a->rank, &count) || count * sw_dtype_size(a->dtype) != a->bytes) {
@@ -228,7 +235,9 @@ sw_status sw_npy_write(const char *path, const sw_array *a)
     int n = snprintf(head, sizeof head, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order, descr);
     for (int i = 0; i < a->rank; i++) {
         n += snprintf(head + n, sizeof head - (size_t)n, "%" PRId64 "%s", a->shape[i],
-                      a->rank == 1 ? "," : i + 1 < a->rank ? ", " : "");
+                      a->rank == 1      ? ","
+                      : i + 1 < a->rank ? ", "
+                                        : "");
     }
     n += snprintf(head + n, sizeof head - (size_t)n, "), }");
     while ((START + 2 + n + 1) % 64 != 0) head[n++] = ' ';

@@ -9,19 +9,25 @@
 /* Zip (PKWARE's APPNOTE.TXT): entries, then the central directory that lists them, then its end record. Sizes that do
  * not fit into 32 bits are 0xFFFFFFFF, and stand in a zip64 record or extra field. All numbers are little-endian. */
 enum {
-    END_SIGNATURE = 0x06054b50, END_BYTES = 22,
-    END64_SIGNATURE = 0x06064b50, END64_BYTES = 56,
-    LOCATOR_SIGNATURE = 0x07064b50, LOCATOR_BYTES = 20,
-    CENTRAL_SIGNATURE = 0x02014b50, CENTRAL_BYTES = 46,
-    LOCAL_SIGNATURE = 0x04034b50, LOCAL_BYTES = 30,
+    END_SIGNATURE = 0x06054b50,
+    END_BYTES = 22,
+    END64_SIGNATURE = 0x06064b50,
+    END64_BYTES = 56,
+    LOCATOR_SIGNATURE = 0x07064b50,
+    LOCATOR_BYTES = 20,
+    CENTRAL_SIGNATURE = 0x02014b50,
+    CENTRAL_BYTES = 46,
+    LOCAL_SIGNATURE = 0x04034b50,
+    LOCAL_BYTES = 30,
     COMMENT_MOST = 65535,
     ZIP64_EXTRA = 1,
-    STORED = 0, DEFLATED = 8,
+    STORED = 0,
+    DEFLATED = 8,
     FLAG_ENCRYPTED = 1
 };
 
 typedef struct entry {
-    char *name; /* without ".npy" */
+    char *name;  /* without ".npy" */
     char *place; /* "file.npz: x.npy", for messages */
     unsigned method, flags;
     uint32_t crc;
@@ -72,7 +78,9 @@ static sw_status find_end64(const sw_npz *z, uint64_t end, directory *d)
     if (!within(z, at, END64_BYTES) || u32(z->bytes + at) != END64_SIGNATURE) {
         return sw__bad_byte(z->name, end - LOCATOR_BYTES + 8, "no zip64 end record is at %" PRIu64, at);
     }
-    *d = (directory){ .entries = u64(z->bytes + at + 32), .size = u64(z->bytes + at + 40), .at = u64(z->bytes + at + 48) };
+    *d = (directory){ .entries = u64(z->bytes + at + 32),
+                      .size = u64(z->bytes + at + 40),
+                      .at = u64(z->bytes + at + 48) };
     return SW_OK;
 }
 
@@ -92,8 +100,8 @@ static sw_status find_directory(const sw_npz *z, directory *d)
     *d = (directory){ .entries = u16(p + 10), .size = u32(p + 12), .at = u32(p + 16) };
     SW_TRY(find_end64(z, end, d));
     if (d->at > end || d->size > end - d->at) {
-        return sw__bad_byte(z->name, end, "the directory (%" PRIu64 " bytes at %" PRIu64 ") is not in the file", d->size,
-                            d->at);
+        return sw__bad_byte(z->name, end, "the directory (%" PRIu64 " bytes at %" PRIu64 ") is not in the file",
+                            d->size, d->at);
     }
     if (d->entries > d->size / CENTRAL_BYTES) {
         return sw__bad_byte(z->name, end, "%" PRIu64 " entries do not fit into a directory of %" PRIu64 " bytes",
@@ -142,8 +150,13 @@ static sw_status read_central(sw_npz *z, uint64_t at, uint64_t end, uint64_t *ne
     const char *const name = (const char *)p + CENTRAL_BYTES;
     if (name_n < 4 || memcmp(name + name_n - 4, ".npy", 4) != 0) return SW_OK;
 
-    entry e = { .flags = u16(p + 8), .method = u16(p + 10), .crc = u32(p + 16), .packed = u32(p + 20),
-                .size = u32(p + 24), .local = u32(p + 42), .central = at };
+    entry e = { .flags = u16(p + 8),
+                .method = u16(p + 10),
+                .crc = u32(p + 16),
+                .packed = u32(p + 20),
+                .size = u32(p + 24),
+                .local = u32(p + 42),
+                .central = at };
     SW_TRY(read_extra(z, &e, p + CENTRAL_BYTES + name_n, extra_n));
     SW_TRY(sw__grow(&z->entries, &z->capacity, z->count + 1, sizeof *z->entries, "a zip directory"));
     e.name = sw__strndup(name, name_n - 4);
@@ -242,8 +255,10 @@ int64_t sw_npz_find(const sw_npz *z, const char *name)
         const size_t middle = low + (high - low) / 2;
         const int order = strcmp(name, z->by_name[middle]->name);
         if (order == 0) return z->by_name[middle] - z->entries;
-        if (order < 0) high = middle;
-        else low = middle + 1;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
     }
     return -1;
 }
@@ -253,8 +268,10 @@ static sw_status locate(const sw_npz *z, const entry *e, const uint8_t **data)
 {
     if (e->flags & FLAG_ENCRYPTED) return sw__fail(SW_ERR_UNSUPPORTED, "%s is encrypted", e->place);
     if (e->method != STORED && e->method != DEFLATED) {
-        return sw__fail(SW_ERR_UNSUPPORTED, "%s: byte %" PRIu64 ": packed with zip method %u; only stored and deflated "
-                        "entries are read", z->name, e->central + 10, e->method);
+        return sw__fail(SW_ERR_UNSUPPORTED,
+                        "%s: byte %" PRIu64 ": packed with zip method %u; only stored and deflated "
+                        "entries are read",
+                        z->name, e->central + 10, e->method);
     }
     if (!within(z, e->local, LOCAL_BYTES) || u32(z->bytes + e->local) != LOCAL_SIGNATURE) {
         return sw__bad_byte(z->name, e->central + 42, "'%s.npy' is said to begin at %" PRIu64 ", but does not", e->name,
@@ -263,8 +280,8 @@ static sw_status locate(const sw_npz *z, const entry *e, const uint8_t **data)
     const uint8_t *const p = z->bytes + e->local;
     const uint64_t skip = (uint64_t)LOCAL_BYTES + u16(p + 26) + u16(p + 28);
     if (!within(z, e->local, skip) || !within(z, e->local + skip, e->packed)) {
-        return sw__bad_byte(z->name, e->local, "'%s.npy' (%" PRIu64 " bytes) reaches beyond the end of the file", e->name,
-                            e->packed);
+        return sw__bad_byte(z->name, e->local, "'%s.npy' (%" PRIu64 " bytes) reaches beyond the end of the file",
+                            e->name, e->packed);
     }
     const bool possible = e->method == STORED ? e->size == e->packed : e->size / SW__DEFLATE_RATIO <= e->packed;
     if (!possible) {
@@ -312,8 +329,9 @@ sw_status sw_npz_read(sw_npz *z, size_t i, sw_array *out)
         return SW_OK;
     }
     sw_array_free(&a);
-    return sw__bad_byte(z->name, e->local, size != e->size ? "'%s.npy' does not have the size that the directory gives"
-                                                           : "the checksum of '%s.npy' is wrong: the file is damaged",
+    return sw__bad_byte(z->name, e->local,
+                        size != e->size ? "'%s.npy' does not have the size that the directory gives"
+                                        : "the checksum of '%s.npy' is wrong: the file is damaged",
                         e->name);
 }
 

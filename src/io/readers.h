@@ -6,10 +6,10 @@
 #include "io/stream.h"
 #include "swoop/io.h"
 
-/* ---- arrays ---------------------------------------------------------------------------------------------------------- */
+/* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
-/* Allocates data for dtype, rank and shape as set, and sets bytes. Large ones are aligned for huge pages: touching 50 MB
- * in 4 KiB pages costs as much as reading them. */
+/* Allocates data for dtype, rank and shape as set, and sets bytes. Large ones are aligned for huge pages: touching
+ * 50 MB in 4 KiB pages costs as much as reading them. */
 sw_status sw__array_alloc(sw_array *a, const char *what);
 /* Product of the shape; false if an axis is negative or the sizes that are not 0 come to more than any memory, so that
  * no later product of some of them can overflow either. */
@@ -20,11 +20,22 @@ sw_status sw__header_count(const char *name, uint64_t offset, const int64_t *sha
 enum { SW__SHAPE_TEXT = 24 * SW_MAX_RANK };
 const char *sw__array_shape_text(char *buf, const int64_t *shape, int rank);
 
-/* ---- elements as files have them ------------------------------------------------------------------------------------- */
+/* ---- elements as files have them --------------------------------------------------------------------------------- */
 
 typedef enum sw__element {
-    SW__ELEMENT_F2, SW__ELEMENT_F4, SW__ELEMENT_F8, SW__ELEMENT_B1, SW__ELEMENT_I1, SW__ELEMENT_I2, SW__ELEMENT_I4,
-    SW__ELEMENT_I8, SW__ELEMENT_U1, SW__ELEMENT_U2, SW__ELEMENT_U4, SW__ELEMENT_U8, SW__ELEMENT_COUNT
+    SW__ELEMENT_F2,
+    SW__ELEMENT_F4,
+    SW__ELEMENT_F8,
+    SW__ELEMENT_B1,
+    SW__ELEMENT_I1,
+    SW__ELEMENT_I2,
+    SW__ELEMENT_I4,
+    SW__ELEMENT_I8,
+    SW__ELEMENT_U1,
+    SW__ELEMENT_U2,
+    SW__ELEMENT_U4,
+    SW__ELEMENT_U8,
+    SW__ELEMENT_COUNT
 } sw__element;
 
 size_t sw__element_size(sw__element e);
@@ -56,7 +67,7 @@ enum { SW__MAGIC = 4 };
 sw_status sw__idx_header(sw__stream *s, const uint8_t magic[SW__MAGIC], sw__array_header *h);
 sw_status sw__npy_header(sw__stream *s, const uint8_t magic[SW__MAGIC], sw__array_header *h);
 
-/* ---- from memory; name is for messages --------------------------------------------------------------------------------- */
+/* ---- from memory; name is for messages --------------------------------------------------------------------------- */
 
 sw_status sw__idx_parse(const char *name, const void *bytes, size_t n, sw_array *out);
 sw_status sw__npy_parse(const char *name, const void *bytes, size_t n, sw_array *out);

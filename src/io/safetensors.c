@@ -8,11 +8,11 @@
 #endif
 
 static const sw__safetensors_type types[] = {
-    { "F32", 32, true, SW_F32 },   { "F64", 64, true, SW_F64 },     { "F16", 16, true, SW_F16 },
-    { "BF16", 16, true, SW_BF16 }, { "I32", 32, true, SW_I32 },     { "I64", 64, true, SW_I64 },
-    { "U8", 8, true, SW_U8 },      { "BOOL", 8, true, SW_BOOL },    { "U32", 32, true, SW_U32 },
-    { "I8", 8, false, SW_U8 },     { "I16", 16, false, SW_U8 },     { "U16", 16, false, SW_U8 },
-    { "U64", 64, false, SW_U8 },   { "F8_E4M3", 8, false, SW_U8 },  { "F8_E5M2", 8, false, SW_U8 },
+    { "F32", 32, true, SW_F32 },    { "F64", 64, true, SW_F64 },    { "F16", 16, true, SW_F16 },
+    { "BF16", 16, true, SW_BF16 },  { "I32", 32, true, SW_I32 },    { "I64", 64, true, SW_I64 },
+    { "U8", 8, true, SW_U8 },       { "BOOL", 8, true, SW_BOOL },   { "U32", 32, true, SW_U32 },
+    { "I8", 8, false, SW_U8 },      { "I16", 16, false, SW_U8 },    { "U16", 16, false, SW_U8 },
+    { "U64", 64, false, SW_U8 },    { "F8_E4M3", 8, false, SW_U8 }, { "F8_E5M2", 8, false, SW_U8 },
     { "F8_E8M0", 8, false, SW_U8 }, { "C64", 64, false, SW_U8 },    { "F4", 4, false, SW_U8 },
     { "F6_E2M3", 6, false, SW_U8 }, { "F6_E3M2", 6, false, SW_U8 },
 };
@@ -84,8 +84,8 @@ static int compare_name_to(const void *name, const void *t)
 
 const sw_safetensors_info *sw_safetensors_find(const sw_safetensors *f, const char *name)
 {
-    tensor *const *const found = f->count == 0 ? NULL : bsearch(name, f->by_name, f->count, sizeof *f->by_name,
-                                                                compare_name_to);
+    tensor *const *const found =
+        f->count == 0 ? NULL : bsearch(name, f->by_name, f->count, sizeof *f->by_name, compare_name_to);
     return found != NULL ? &(*found)->info : NULL;
 }
 
@@ -135,7 +135,7 @@ const char *sw_safetensors_metadata_at(const sw_safetensors *f, size_t i, const 
     return f->metadata[i].key;
 }
 
-/* ---- reading the header -------------------------------------------------------------------------------------------------- */
+/* ---- reading the header ------------------------------------------------------------------------------------------ */
 
 #ifdef SWOOP_HAVE_JSON
 static const char *const metadata_key = "__metadata__";
@@ -191,8 +191,10 @@ static sw_status read_offsets(const sw_safetensors *f, tensor *t, const json_t *
     t->end = (uint64_t)json_integer_value(end);
     const uint64_t data = f->n - SW__SAFETENSORS_LENGTH - f->header;
     if (t->end > data) {
-        return sw__bad_byte(f->path, place_of(f, t->info.name), "tensor '%s' ends at byte %" PRIu64 " of the data, but there are only "
-                            "%" PRIu64 ": the file is cut short or its header lies", t->info.name, t->end, data);
+        return sw__bad_byte(f->path, place_of(f, t->info.name),
+                            "tensor '%s' ends at byte %" PRIu64 " of the data, but there are only "
+                            "%" PRIu64 ": the file is cut short or its header lies",
+                            t->info.name, t->end, data);
     }
     return SW_OK;
 }
@@ -206,8 +208,9 @@ static sw_status check_size(const sw_safetensors *f, tensor *t, const sw__safete
     const uint64_t have = t->end - t->begin;
     if (fits && bits % 8 == 0 && bits / 8 == have) return SW_OK;
     char text[SW__SHAPE_TEXT];
-    return sw__bad_byte(f->path, place_of(f, t->info.name), "tensor '%s' of type %s and shape %s cannot have %" PRIu64 " bytes",
-                        t->info.name, type->name, sw__array_shape_text(text, a->shape, a->rank), have);
+    return sw__bad_byte(f->path, place_of(f, t->info.name),
+                        "tensor '%s' of type %s and shape %s cannot have %" PRIu64 " bytes", t->info.name, type->name,
+                        sw__array_shape_text(text, a->shape, a->rank), have);
 }
 
 static sw_status read_tensor(sw_safetensors *f, tensor *t, const char *name, const json_t *entry)
@@ -246,7 +249,8 @@ static sw_status read_metadata(sw_safetensors *f, json_t *object)
     if (f->metadata == NULL && json_object_size(object) > 0) return sw__no_memory(0, "a safetensors header");
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value) {
+    json_object_foreach(object, key, value)
+    {
         if (!json_is_string(value)) {
             return sw__bad_byte(f->path, place_of(f, key), "metadata '%.100s' is not a string", key);
         }
@@ -280,14 +284,16 @@ static sw_status check_tiling(const sw_safetensors *f)
     for (size_t i = 0; i < f->count; i++) {
         const tensor *const t = &f->tensors[i];
         if (t->begin != at) {
-            return sw__bad_byte(f->path, start + SW_MIN(at, t->begin), t->begin < at ?
-                                "tensor '%s' overlaps the one before it" :
-                                "there is a gap in the data before tensor '%s'", t->info.name);
+            return sw__bad_byte(f->path, start + SW_MIN(at, t->begin),
+                                t->begin < at ? "tensor '%s' overlaps the one before it"
+                                              : "there is a gap in the data before tensor '%s'",
+                                t->info.name);
         }
         at = t->end;
     }
     if (at == f->n - start) return SW_OK;
-    return sw__bad_byte(f->path, start + at, "%" PRIu64 " bytes after the last tensor belong to none", f->n - start - at);
+    return sw__bad_byte(f->path, start + at, "%" PRIu64 " bytes after the last tensor belong to none",
+                        f->n - start - at);
 }
 
 /* Points the views into the file, or to aligned copies. */
@@ -313,10 +319,12 @@ static sw_status read_entries(sw_safetensors *f, json_t *root)
     const size_t most = json_object_size(root);
     f->tensors = sw__arena_alloc(&f->arena, most * sizeof *f->tensors);
     f->by_name = sw__arena_alloc(&f->arena, most * sizeof *f->by_name);
-    if (f->tensors == NULL || f->by_name == NULL) return sw__no_memory(most * sizeof *f->tensors, "a safetensors header");
+    if (f->tensors == NULL || f->by_name == NULL)
+        return sw__no_memory(most * sizeof *f->tensors, "a safetensors header");
     const char *name;
     json_t *entry;
-    json_object_foreach(root, name, entry) {
+    json_object_foreach(root, name, entry)
+    {
         if (strcmp(name, metadata_key) == 0) {
             SW_TRY(read_metadata(f, entry));
         } else {
@@ -342,13 +350,16 @@ static sw_status parse_header(sw_safetensors *f)
     uint64_t length;
     memcpy(&length, f->bytes, sizeof length);
     if (length > SW__SAFETENSORS_HEADER_MOST || length > f->n - SW__SAFETENSORS_LENGTH) {
-        return sw__bad_byte(f->path, 0, "a header of %" PRIu64 " bytes does not fit into this file of %zu: not a "
-                            "safetensors file, or cut short", length, f->n);
+        return sw__bad_byte(f->path, 0,
+                            "a header of %" PRIu64 " bytes does not fit into this file of %zu: not a "
+                            "safetensors file, or cut short",
+                            length, f->n);
     }
     f->header = (size_t)length;
     const char *const text = (const char *)f->bytes + SW__SAFETENSORS_LENGTH;
     if (length == 0 || text[0] != '{') {
-        return sw__bad_byte(f->path, SW__SAFETENSORS_LENGTH, "the header does not begin with {: not a safetensors file");
+        return sw__bad_byte(f->path, SW__SAFETENSORS_LENGTH,
+                            "the header does not begin with {: not a safetensors file");
     }
     json_error_t error;
     json_t *const root = json_loadb(text, f->header, JSON_REJECT_DUPLICATES, &error);

@@ -38,7 +38,8 @@ static sw_status check_tensor(const char *path, const sw_named_array *t)
     }
     const sw_array *const a = &t->array;
     if (a->rank < 0 || a->rank > SW_MAX_RANK || sw_dtype_size(a->dtype) == 0) {
-        return sw__fail(SW_ERR_ARGUMENT, "%s: tensor '%s' has dtype %d and %d axes", path, t->name, (int)a->dtype, a->rank);
+        return sw__fail(SW_ERR_ARGUMENT, "%s: tensor '%s' has dtype %d and %d axes", path, t->name, (int)a->dtype,
+                        a->rank);
     }
     size_t count;
     if (!sw__shape_count(a->shape, a->rank, &count) || count * sw_dtype_size(a->dtype) != a->bytes) {
@@ -48,8 +49,8 @@ static sw_status check_tensor(const char *path, const sw_named_array *t)
 }
 
 /* Checks everything, and leaves `order` in the order of writing. */
-static sw_status check_and_order(const char *path, const sw_named_array *tensors, size_t n, const sw_text_pair *metadata,
-                                 size_t n_meta, const sw_named_array **order)
+static sw_status check_and_order(const char *path, const sw_named_array *tensors, size_t n,
+                                 const sw_text_pair *metadata, size_t n_meta, const sw_named_array **order)
 {
     for (size_t i = 0; i < n; i++) {
         SW_TRY(check_tensor(path, &tensors[i]));
@@ -110,7 +111,8 @@ static sw_status write_file(const char *path, const sw__text *header, const sw_n
     const uint64_t length = header->len;
     sw_status st = sw__atomic_put(&file, &length, sizeof length);
     if (st == SW_OK) st = sw__atomic_put(&file, header->s, header->len);
-    for (size_t i = 0; st == SW_OK && i < n; i++) st = sw__atomic_put(&file, order[i]->array.data, order[i]->array.bytes);
+    for (size_t i = 0; st == SW_OK && i < n; i++)
+        st = sw__atomic_put(&file, order[i]->array.data, order[i]->array.bytes);
     if (st == SW_OK) return sw__atomic_commit(&file);
     sw__atomic_abort(&file);
     return st;

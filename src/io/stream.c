@@ -1,10 +1,10 @@
 /* stream.c: sequential input from a file or memory, through zlib if it is gzip; whole-file read and mapping.
  * Lowest part of io; see stream.h. */
 #include "io/stream.h"
+#include "io/inflate.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,107 +66,153 @@ static sw_status read_fd(const char *path, int fd, void *dst, size_t n, size_t *
 /* Makes sure that raw bytes are at hand, unless the source has ended (raw_left stays 0). */
 static sw_status refill(sw__stream *s)
 {
-    if (s->raw_left > 0) return SW_OK;
-    if (s->fd < 0) {
-        s->raw = s->source;
-        s->raw_left = s->source_left;
-        s->source_left = 0;
-        return SW_OK;
-    }
+    if (s->raw_left > 0 || s->fd < 0) return SW_OK;
     s->raw = s->buffer;
     return read_fd(s->name, s->fd, s->buffer, WINDOW, &s->raw_left);
 }
 
-#ifdef SWOOP_HAVE_ZLIB
-/* zlib allocates through swoop's allocator like everything else. */
-static void *zlib_alloc(void *context, unsigned n, unsigned size)
+/* Up to n raw bytes: first what is at hand, then straight from the file. */
+static sw_status take_raw(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
 {
-    (void)context;
-    return sw__calloc(n, size);
-}
-
-static void zlib_free(void *context, void *p)
-{
-    (void)context;
-    sw__free(p);
-}
-
-static sw_status gz_start(sw__stream *s)
-{
-    z_stream *const z = sw__calloc(1, sizeof *z);
-    if (z == NULL) return sw__no_memory(sizeof *z, "the decoder of compressed data");
-    z->zalloc = zlib_alloc;
-    z->zfree = zlib_free;
-    const int window = s->raw_deflate ? -15 : 15 + 16; /* 15: full window; +16: gzip wrapper; negative: no wrapper */
-    if (inflateInit2(z, window) != Z_OK) {
-        sw__free(z);
-        return sw__no_memory(0, "the decoder of compressed data");
-    }
-    s->inflater = z;
+    if (s->raw_left == 0 && s->fd >= 0 && n >= WINDOW) return read_fd(s->name, s->fd, dst, n, got);
+    SW_TRY(refill(s));
+    *got = SW_MIN(s->raw_left, n);
+    if (*got > 0) memcpy(dst, s->raw, *got);
+    s->raw += *got;
+    s->raw_left -= *got;
     return SW_OK;
 }
 
-static void gz_stop(sw__stream *s)
+/* ---- gzip (RFC 1952) and zip entries ----------------------------------------------------------------------------- */
+
+static sw_status bad_packed(const sw__stream *s, size_t got, const char *what)
 {
-    if (s->inflater != NULL) inflateEnd(s->inflater);
-    sw__free(s->inflater);
+    return sw__bad_byte(s->name, s->offset + got, "%s (offset after unpacking)", what);
 }
 
-/* Decodes until n bytes are there or the last member ends. */
-static sw_status gz_read(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
+#ifdef SWOOP_HAVE_ZLIB
+enum { PIECE = 1024 * 1024 }; /* unpacked and then summed while still in the cache */
+
+static sw_status inflate_source(void *context, void *dst, size_t n, size_t *got)
 {
-    z_stream *const z = s->inflater;
+    return take_raw(context, dst, n, got);
+}
+
+static sw_status cut_short(const sw__stream *s)
+{
+    return bad_packed(s, 0, "the compressed data are cut short");
+}
+
+/* Skips a zero-terminated text. */
+static sw_status skip_text(sw__stream *s)
+{
+    for (uint8_t c = 1; c != 0;) {
+        size_t got;
+        SW_TRY(sw__inflate_plain(s->inflater, &c, 1, &got));
+        if (got == 0) return cut_short(s);
+    }
+    return SW_OK;
+}
+
+static sw_status skip_extra(sw__stream *s)
+{
+    uint8_t b[2];
+    size_t got;
+    SW_TRY(sw__inflate_plain(s->inflater, b, 2, &got));
+    for (unsigned n = got == 2 ? b[0] | (unsigned)b[1] << 8 : 0; got > 0 && n > 0; n--) {
+        SW_TRY(sw__inflate_plain(s->inflater, b, 1, &got));
+    }
+    return got > 0 ? SW_OK : cut_short(s);
+}
+
+/* The header of a gzip member; sets unpacked if there is none any more. */
+static sw_status gzip_header(sw__stream *s, bool first)
+{
+    enum { HEADER_CRC = 2, EXTRA = 4, NAME = 8, COMMENT = 16 };
+    uint8_t h[10], crc[2];
+    size_t got;
+    SW_TRY(sw__inflate_plain(s->inflater, h, sizeof h, &got));
+    s->unpacked = got == 0 && !first;
+    if (s->unpacked) return SW_OK;
+    if (got >= 2 && (h[0] != 0x1f || h[1] != 0x8b)) return bad_packed(s, 0, "after the gzip data comes something else");
+    if (got < sizeof h) return cut_short(s);
+    if (h[2] != 8 || (h[3] & 0xE0) != 0) return bad_packed(s, 0, "a gzip header with an unknown method or flag");
+    if (h[3] & EXTRA) SW_TRY(skip_extra(s));
+    if (h[3] & NAME) SW_TRY(skip_text(s));
+    if (h[3] & COMMENT) SW_TRY(skip_text(s));
+    if (h[3] & HEADER_CRC) {
+        SW_TRY(sw__inflate_plain(s->inflater, crc, 2, &got));
+        if (got < 2) return cut_short(s);
+    }
+    sw__inflate_restart(s->inflater);
+    s->crc = 0;
+    s->member = 0;
+    return SW_OK;
+}
+
+/* Checks a member's trailer, its checksum and length, and goes on to the next member. */
+static sw_status gzip_trailer(sw__stream *s, size_t done)
+{
+    uint8_t t[8];
+    size_t got;
+    SW_TRY(sw__inflate_plain(s->inflater, t, sizeof t, &got));
+    if (got < sizeof t) return bad_packed(s, done, "the compressed data are cut short");
+    const uint32_t crc = t[0] | (uint32_t)t[1] << 8 | (uint32_t)t[2] << 16 | (uint32_t)t[3] << 24;
+    const uint32_t size = t[4] | (uint32_t)t[5] << 8 | (uint32_t)t[6] << 16 | (uint32_t)t[7] << 24;
+    if (crc != s->crc) return bad_packed(s, done, "the checksum of the gzip data is wrong: the file is damaged");
+    if (size != (uint32_t)s->member)
+        return bad_packed(s, done, "the length of the gzip data is wrong: the file is damaged");
+    return gzip_header(s, false);
+}
+
+static sw_status start_packed(sw__stream *s)
+{
+    s->packed = true;
+    s->inflater = sw__inflate_new(inflate_source, s);
+    if (s->inflater == NULL) return sw__no_memory(0, "the decoder of compressed data");
+    return s->zip_entry ? SW_OK : gzip_header(s, true);
+}
+
+/* Unpacks until n bytes are there or the data end. */
+static sw_status read_packed(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
+{
+    sw__inflate_rebind(s->inflater, s);
     *got = 0;
-    while (*got < n) {
-        SW_TRY(refill(s));
-        if (s->gz_member_done && (s->raw_left == 0 || s->raw_deflate)) return SW_OK;
-        if (s->raw_left == 0) {
-            return sw__bad_byte(s->name, s->offset + *got, "the compressed data are cut short (offset after unpacking)");
-        }
-        if (s->gz_member_done) { /* members may follow one another */
-            inflateReset(z);
-            s->gz_member_done = false;
-        }
-        z->next_in = (Bytef *)(uintptr_t)s->raw; /* zlib's type lacks const; it does not write there */
-        z->avail_in = (uInt)SW_MIN(s->raw_left, (size_t)UINT_MAX);
-        z->next_out = dst + *got;
-        z->avail_out = (uInt)SW_MIN(n - *got, (size_t)UINT_MAX);
-        const uInt in = z->avail_in, out = z->avail_out;
-        const int r = inflate(z, Z_NO_FLUSH);
-        s->raw += in - z->avail_in;
-        s->raw_left -= in - z->avail_in;
-        if (s->raw_deflate) s->crc = (uint32_t)crc32(s->crc, dst + *got, out - z->avail_out);
-        *got += out - z->avail_out;
-        if (r == Z_STREAM_END) {
-            s->gz_member_done = true;
-        } else if (r == Z_MEM_ERROR) {
-            return sw__no_memory(0, "the decoder of compressed data");
-        } else if (r != Z_OK) {
+    while (*got < n && !s->unpacked) {
+        size_t some;
+        const char *wrong;
+        SW_TRY(sw__inflate_read(s->inflater, dst + *got, SW_MIN(n - *got, (size_t)PIECE), &some, &wrong));
+        s->crc = (uint32_t)crc32(s->crc, dst + *got, (uInt)some);
+        s->member += some;
+        *got += some;
+        if (wrong != NULL) {
             return sw__bad_byte(s->name, s->offset + *got, "damaged compressed data: %s (offset after unpacking)",
-                                z->msg != NULL ? z->msg : "no way to go on");
+                                wrong);
         }
+        if (!sw__inflate_ended(s->inflater)) continue;
+        if (s->zip_entry)
+            s->unpacked = true;
+        else
+            SW_TRY(gzip_trailer(s, *got));
     }
     return SW_OK;
 }
 #else
-static sw_status gz_start(sw__stream *s)
+static sw_status start_packed(sw__stream *s)
 {
     return sw__fail(SW_ERR_UNSUPPORTED, "%s is compressed, and swoop was built without zlib: unpack it first", s->name);
 }
 
-static void gz_stop(sw__stream *s)
-{
-    (void)s;
-}
-
-static sw_status gz_read(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
+static sw_status read_packed(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
 {
     (void)dst;
     (void)n;
     *got = 0;
-    return gz_start(s);
+    return start_packed(s);
 }
 #endif
+
+/* ---- the stream -------------------------------------------------------------------------------------------------- */
 
 /* Looks at the first bytes for gzip's magic number, and sets the bound on the decoded size. */
 static sw_status start(sw__stream *s, size_t size)
@@ -174,9 +220,8 @@ static sw_status start(sw__stream *s, size_t size)
     s->limit = size;
     SW_TRY(refill(s));
     if (s->raw_left < 2 || s->raw[0] != 0x1f || s->raw[1] != 0x8b) return SW_OK;
-    s->gz = true;
     s->limit = size > UINT64_MAX / SW__DEFLATE_RATIO ? UINT64_MAX : (uint64_t)size * SW__DEFLATE_RATIO;
-    return gz_start(s);
+    return start_packed(s);
 }
 
 sw_status sw__stream_open(sw__stream *s, const char *path)
@@ -192,7 +237,7 @@ sw_status sw__stream_open(sw__stream *s, const char *path)
 
 sw_status sw__stream_memory(sw__stream *s, const char *name, const void *bytes, size_t n)
 {
-    *s = (sw__stream){ .name = name, .fd = -1, .source = bytes, .source_left = n };
+    *s = (sw__stream){ .name = name, .fd = -1, .raw = bytes, .raw_left = n };
     const sw_status st = start(s, n);
     if (st != SW_OK) sw__stream_close(s);
     return st;
@@ -200,35 +245,24 @@ sw_status sw__stream_memory(sw__stream *s, const char *name, const void *bytes, 
 
 sw_status sw__stream_deflate(sw__stream *s, const char *name, const void *bytes, size_t n, uint64_t size)
 {
-    *s = (sw__stream){
-        .name = name, .fd = -1, .source = bytes, .source_left = n, .gz = true, .raw_deflate = true, .limit = size
-    };
-    return gz_start(s);
+    *s = (sw__stream){ .name = name, .fd = -1, .raw = bytes, .raw_left = n, .zip_entry = true, .limit = size };
+    return start_packed(s);
 }
 
 void sw__stream_close(sw__stream *s)
 {
-    gz_stop(s);
+    sw__free(s->inflater);
     if (s->fd >= 0) close(s->fd);
     sw__free(s->buffer);
     *s = (sw__stream){ .fd = -1 };
 }
 
-/* Plain bytes: first what is at hand, then straight to their place. */
-static sw_status plain_read(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
+static sw_status read_plain(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
 {
     *got = 0;
     while (*got < n) {
         size_t some = 0;
-        if (s->fd >= 0 && s->raw_left == 0 && n - *got >= WINDOW) {
-            SW_TRY(read_fd(s->name, s->fd, dst + *got, n - *got, &some));
-        } else {
-            SW_TRY(refill(s));
-            some = SW_MIN(s->raw_left, n - *got);
-            if (some > 0) memcpy(dst + *got, s->raw, some);
-            s->raw += some;
-            s->raw_left -= some;
-        }
+        SW_TRY(take_raw(s, dst + *got, n - *got, &some));
         if (some == 0) return SW_OK;
         *got += some;
     }
@@ -237,7 +271,7 @@ static sw_status plain_read(sw__stream *s, uint8_t *dst, size_t n, size_t *got)
 
 sw_status sw__stream_read_some(sw__stream *s, void *dst, size_t n, size_t *got)
 {
-    SW_TRY(s->gz ? gz_read(s, dst, n, got) : plain_read(s, dst, n, got));
+    SW_TRY(s->packed ? read_packed(s, dst, n, got) : read_plain(s, dst, n, got));
     s->offset += *got;
     return SW_OK;
 }

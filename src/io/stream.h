@@ -8,19 +8,19 @@
 #define SW__DEFLATE_RATIO 1032 /* deflate never expands more than this, so a file's size bounds what it can hold */
 
 typedef struct sw__stream {
-    const char *name;        /* for messages; borrowed */
-    int fd;                  /* -1: memory */
-    const uint8_t *source;   /* memory not yet taken */
-    size_t source_left;      /* of memory, or of the file */
-    uint8_t *buffer;         /* a file's window of raw bytes */
-    const uint8_t *raw;      /* raw bytes at hand: into buffer or into memory */
+    const char *name;   /* for messages; borrowed */
+    int fd;             /* -1: memory */
+    uint8_t *buffer;    /* a file's window of raw bytes */
+    const uint8_t *raw; /* raw bytes at hand: in buffer, or in memory */
     size_t raw_left;
-    bool gz, gz_member_done; /* gz: decode; member_done: between two members */
-    bool raw_deflate;        /* a zip entry: deflate without gzip's wrapper, one member */
-    uint32_t crc;            /* raw_deflate: of what was given out */
-    void *inflater;          /* z_stream */
-    uint64_t offset;         /* decoded bytes given out so far */
-    uint64_t limit;          /* the decoded size cannot exceed this */
+    bool packed;     /* gzip, or a zip entry: */
+    bool zip_entry;  /*   deflate without gzip's wrapper, and one stream only */
+    bool unpacked;   /*   to the end */
+    uint32_t crc;    /* of what was given out of a zip entry or of this gzip member */
+    uint64_t member; /* bytes given out of this gzip member */
+    struct sw__inflate *inflater;
+    uint64_t offset; /* unpacked bytes given out so far */
+    uint64_t limit;  /* the unpacked size cannot exceed this */
 } sw__stream;
 
 /* Opens a regular file, or n bytes of memory (borrowed). gzip is recognised by its magic number. */

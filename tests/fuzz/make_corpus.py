@@ -2,7 +2,9 @@
 """Fills tests/fuzz/corpus from tests/data/io: whole files, cut ones, and ones that lie. Usage: python3 make_corpus.py"""
 import glob
 import os
+import random
 import struct
+import zlib
 
 here = os.path.dirname(os.path.abspath(__file__))
 data = os.path.join(here, "..", "data", "io")
@@ -67,3 +69,15 @@ yaml = {
 for name, text in yaml.items():
     put("yaml", name, text.encode())
 put("yaml", "utf16", "\ufeffepochs: 3\n".encode("utf-16-le"))
+
+# deflate streams of each kind; the first byte chooses how they are fed
+random.seed(1)
+noise = random.randbytes(3000)
+texts = {"empty": b"", "a": b"a", "zeros": bytes(70000), "noise": noise,
+         "far": noise + bytes(29000) + noise, "text": open(os.path.join(here, "make_corpus.py"), "rb").read()}
+for name, text in texts.items():
+    for level, strategy in ((0, 0), (9, zlib.Z_DEFAULT_STRATEGY), (9, zlib.Z_FIXED), (9, zlib.Z_HUFFMAN_ONLY), (1, zlib.Z_RLE)):
+        c = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy)
+        packed = c.compress(text) + c.flush()
+        if len(packed) < 5000:
+            put("inflate", f"{name}_{level}_{strategy}", bytes([len(packed) % 16]) + packed + b"rest")
