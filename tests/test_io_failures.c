@@ -1,8 +1,8 @@
 /* test_io_failures.c: every allocation, file call and thread of reading, writing and loading fails in turn: an error
  * with a message, nothing leaked (under the address sanitizer), no half-written file, and the next try succeeds. */
-/* link:
- * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=open,--wrap=read,--wrap=fstat,--wrap=mmap,--wrap=fsync,--wrap=rename,--wrap=ftruncate,--wrap=fdopen,--wrap=fwrite,--wrap=fflush,--wrap=opendir,--wrap=pthread_create
- */
+/* clang-format off */
+/* link: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=open,--wrap=read,--wrap=fstat,--wrap=mmap,--wrap=fsync,--wrap=rename,--wrap=ftruncate,--wrap=fdopen,--wrap=fwrite,--wrap=fflush,--wrap=opendir,--wrap=pthread_create */
+/* clang-format on */
 #include "io_test.h"
 #include "io/atomic.h"
 #include "swoop/config.h"
