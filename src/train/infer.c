@@ -74,6 +74,7 @@ static sw_status open_data(infer *s, const char *data, const char *split, bool l
                             .num_classes = labels ? s->about.classes : 0,
                             .target = labels ? SW_TARGET_AUTO : SW_TARGET_NONE, .shape_rank = s->about.x_rank};
     memcpy(o.shape, s->about.x_shape, sizeof o.shape);
+    if (!split && !sw_dataset_has_split(data, &o, "test")) o.split = "train"; /* single files are one set only */
     s->split = o.split;
     return sw_dataset_open(data, &o, &s->data);
 }
