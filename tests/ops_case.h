@@ -41,6 +41,7 @@ typedef struct operand {
 #define F32(FILL, ...) { .fill = FILL, .type = SW_F32, DIMS(__VA_ARGS__) }
 #define FIXED(FILL, ...) { .fill = FILL, .type = SW_F32, .fixed = true, DIMS(__VA_ARGS__) }
 #define OF(TYPE, FILL, ...) { .fill = FILL, .type = TYPE, DIMS(__VA_ARGS__) }
+#define EXACT(TYPE, FILL, ...) { .fill = FILL, .type = TYPE, .fixed = true, DIMS(__VA_ARGS__) }
 #define SCALAR(TYPE, FILL) { .fill = FILL, .type = TYPE }
 #define INDICES(EXTENT, ...) { .fill = INDEX, .type = SW_I64, .extent = EXTENT, DIMS(__VA_ARGS__) }
 #define INDICES32(EXTENT, ...) { .fill = INDEX, .type = SW_I32, .extent = EXTENT, DIMS(__VA_ARGS__) }

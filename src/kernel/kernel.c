@@ -88,8 +88,6 @@ static void set_levels(sw__kernel *k)
 static sw_status check_store(const sw__kernel *k, int32_t at)
 {
     const sw__inst *i = &k->inst[at];
-    for (int x = 0; x < k->rank; x++) /* strides of a tensor without elements say nothing */
-        if (k->extent[x] == 0 && (i->full || !(k->reduced >> x & 1u))) return SW_OK;
     for (int x = 0; x < k->rank; x++)
         if (k->extent[x] > 1 && i->stride[x] == 0 && (i->full || !(k->reduced >> x & 1u)))
             return broken(k, at, "a store that stays in one place along an axis");

@@ -326,6 +326,7 @@ static bool is_packed(const sw__desc *d)
 static bool is_row_major(const sw__desc *d)
 {
     int64_t stride = 1;
+    if (sw__dims_product(d->dim, d->rank) == 0) return true;
     for (int i = d->rank - 1; i >= 0; i--) {
         if (d->dim[i] > 1 && d->stride[i] != stride) return false;
         stride *= d->dim[i];

@@ -216,6 +216,7 @@ typedef struct ref_plan {
 static bool is_dense(const sw__desc *d)
 {
     int64_t stride = 1;
+    if (sw__ref_count(d) == 0) return true;
     for (int i = d->rank - 1; i >= 0; i--) {
         if (d->dim[i] > 1 && d->stride[i] != stride) return false;
         stride *= d->dim[i];

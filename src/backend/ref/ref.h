@@ -2,8 +2,8 @@
  * Below ref.c, which is the backend; each ref_*.c implements a group of ops straight from their definitions.
  *
  * Rules of the house
- *   Every floating-point tensor is stored as double, whatever its declared type; integers and bool as they are. Ops on
- *   f32 are therefore exact up to double's rounding; values take f16 or bf16 precision only at a cast to those types.
+ *   Every floating-point tensor is stored as double, whatever its declared type; integers and bool as they are. Values
+ *   are therefore exact up to double's rounding, also those of f16 and bf16: a cast between such types changes nothing.
  *   All tensors are dense and row-major, except those of COPY, which may have any strides.
  *   Sums of long rows run in long double. Nothing here is shared with another backend. */
 #ifndef SW_BACKEND_REF_REF_H
