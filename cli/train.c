@@ -64,7 +64,7 @@ static void result_json(const sw_run_result *r, const char *monitor)
     cli_json_close(stdout, '}');
 }
 
-static void result_text(const progress *p, const sw_run_result *r)
+static void result_text(const progress *p, const sw_config *c, const sw_run_result *r)
 {
     const char *const dot = cli_sign("·", "|"), *const arrow = cli_sign("→", "->");
     cli_text a, b;
@@ -91,6 +91,10 @@ static void result_text(const progress *p, const sw_run_result *r)
         const size_t m = strlen(line);
         snprintf(line + m, sizeof line - m, "    %s samples", cli_count(b, r->test.n));
         progress_line(p, "test", line);
+    }
+    if (sw_config_int(c, SW_KEY_PROFILE) > 0) {
+        snprintf(line, sizeof line, "%s/profile.txt, and trace.json for ui.perfetto.dev", r->folder);
+        progress_line(p, "profile", line);
     }
     snprintf(line, sizeof line, "swoop eval %s   %s   swoop predict %s DATA", r->folder, dot, r->folder);
     progress_line(p, "next", line);
@@ -153,7 +157,7 @@ static int train(sw_config *c)
     if (cli.json)
         result_json(&r, p.monitor);
     else if (!cli.quiet)
-        result_text(&p, &r);
+        result_text(&p, c, &r);
     return CLI_GOOD;
 }
 

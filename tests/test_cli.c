@@ -556,6 +556,45 @@ static void test_predict(void **state)
     json_decref(json_lines(out, "result"));
 }
 
+/* Values in place of classes, from plain NPY files; and a file without labels for prediction. */
+static void test_values(void **state)
+{
+    (void)state;
+    float x[64][3], y[64];
+    uint8_t images[2][8][8] = { { { 0 } } };
+    for (int i = 0; i < 64; i++) {
+        for (int k = 0; k < 3; k++) x[i][k] = (float)((i * 7 + k * 13) % 11) - 5;
+        y[i] = 2 * x[i][0] - x[i][2];
+    }
+    const sw_array ax = { .dtype = SW_F32, .rank = 2, .shape = { 64, 3 }, .data = x, .bytes = sizeof x };
+    const sw_array ay = { .dtype = SW_F32, .rank = 1, .shape = { 64 }, .data = y, .bytes = sizeof y };
+    const sw_array ai = { .dtype = SW_U8, .rank = 3, .shape = { 2, 8, 8 }, .data = images, .bytes = sizeof images };
+    assert_int_equal(sw_npy_write("x.npy", &ax), SW_OK);
+    assert_int_equal(sw_npy_write("y.npy", &ay), SW_OK);
+    assert_int_equal(sw_npy_write("images.npy", &ai), SW_OK);
+    must("train --model mlp:8 --data x.npy:y.npy --device cpu --threads 1 --epochs 2 --name values");
+    has(out, "val_loss");
+    has_not(out, "acc");
+    must("eval runs/values --threads 1");
+    has(out, "\nloss    ");
+    has_not(out, "acc");
+    must("predict runs/values x.npy --threads 1");
+    assert_memory_equal(out, "index,value\n0,", 14);
+    assert_int_equal(count(out, "\n"), 65);
+    must("predict runs/values x.npy --format jsonl");
+    json_decref(json_lines(out, "value"));
+    must("predict runs/values x.npy --out values.npy");
+    sw_array a;
+    assert_int_equal(sw_npy_read("values.npy", &a), SW_OK);
+    assert_true(a.rank == 2 && a.shape[0] == 64 && a.shape[1] == 1);
+    sw_array_free(&a);
+    make_run();
+    must("predict runs/model images.npy");
+    assert_int_equal(count(out, "\n"), 3);
+    assert_int_equal(run("predict runs/model x.npy"), 1);
+    has(err, "x.npy");
+}
+
 /* An output that cannot be written is an error, and leaves no half of a file. */
 static void test_output_fails(void **state)
 {
@@ -695,7 +734,8 @@ int main(void)
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
         cmocka_unit_test(test_eval),         cmocka_unit_test(test_predict),
-        cmocka_unit_test(test_output_fails), cmocka_unit_test(test_terminal),
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
+        cmocka_unit_test(test_terminal),
     };
     return cmocka_run_group_tests_name("cli", tests, set_up, tear_down);
 }
