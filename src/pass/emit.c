@@ -24,6 +24,7 @@ typedef struct emitter {
     sw__ref in[SW_K_MAX_BUFFERS];  /* buffers to be read */
     int n_in, max_buffers, max_insts;
     bool overflow;                 /* too large for one kernel */
+    bool load_all;                 /* nothing that another kernel computes is computed again */
     uint32_t *read;                /* values */
     size_t n_read, cap_read;
     memo *memo;
@@ -415,7 +416,7 @@ static int32_t compute(emitter *e, uint32_t node, const place *where)
     for (uint32_t m = b->fuse->memo_head[node]; m; m = e->memo[m - 1].next)
         if (memcmp(&e->memo[m - 1].at, &at, sizeof at) == 0) return e->memo[m - 1].inst;
     const bool again = b->role[node] == SW_ROLE_INLINE || n->op == SW_OP_CONST || n->op == SW_OP_IOTA;
-    const int32_t inst = here || again || cheap_again(b, node) ? calculate(e, n, &at) : load(e, node, &at);
+    const int32_t inst = here || again || (!e->load_all && cheap_again(b, node)) ? calculate(e, n, &at) : load(e, node, &at);
     if (inst < 0) return -1;
     const sw_status st = sw__grow(&e->memo, &e->cap_memo, e->n_memo + 1, sizeof *e->memo, "a kernel");
     if (st != SW_OK) return stop(e, st);
@@ -597,11 +598,10 @@ static void emitter_free(emitter *e)
     sw__free(e->memo);
 }
 
-/* Members [from, to) of a group as one kernel, or, if that is too large, as two, the later half first. */
-static sw_status emit_range(sw__sched *b, const sw__unit *u, uint32_t from, uint32_t to)
+static sw_status emit_once(sw__sched *b, const sw__unit *u, uint32_t from, uint32_t to, bool load_all, bool *overflow)
 {
     const int max_buffers = b->t->max_buffers, max_insts = b->t->max_insts;
-    emitter e = {.b = b, .u = u, .from = from, .to = to, .st = SW_OK};
+    emitter e = {.b = b, .u = u, .from = from, .to = to, .load_all = load_all, .st = SW_OK};
     sw__kernel *k = sw__calloc(1, sizeof *k);
     if (!k) return sw__no_memory(sizeof *k, "a kernel");
     e.max_buffers = max_buffers ? SW_MIN(max_buffers, SW_K_MAX_BUFFERS) : SW_K_MAX_BUFFERS;
@@ -609,14 +609,25 @@ static sw_status emit_range(sw__sched *b, const sw__unit *u, uint32_t from, uint
     const sw_status st = emit_members(&e, k);
     emitter_free(&e);
     sw__kernel_free(k);
-    if (st != SW_OK || !e.overflow) return st;
-    if (to - from < 2)
-        return sw__fail(SW_ERR_UNSUPPORTED, "%s '%s' needs more than %d buffers or %d instructions",
-                        sw__op_table[b->g->nodes[u->member[from]].op].name, sw__sched_name(b, u->member[from]),
-                        e.max_buffers, e.max_insts);
-    const uint32_t half = from + (to - from) / 2;
-    SW_TRY(emit_range(b, u, half, to));
-    return emit_range(b, u, from, half);
+    *overflow = e.overflow;
+    return st;
+}
+
+/* Members [from, to) of a group as one kernel, or, if that is too large, as two, the later half first. */
+static sw_status emit_range(sw__sched *b, const sw__unit *u, uint32_t from, uint32_t to)
+{
+    bool overflow;
+    SW_TRY(emit_once(b, u, from, to, false, &overflow));
+    if (!overflow) return SW_OK;
+    if (to - from > 1) {
+        const uint32_t half = from + (to - from) / 2;
+        SW_TRY(emit_range(b, u, half, to));
+        return emit_range(b, u, from, half);
+    }
+    SW_TRY(emit_once(b, u, from, to, true, &overflow));
+    if (!overflow) return SW_OK;
+    return sw__fail(SW_ERR_UNSUPPORTED, "%s '%s' needs more buffers or instructions than a kernel of the device may have",
+                    sw__op_table[b->g->nodes[u->member[from]].op].name, sw__sched_name(b, u->member[from]));
 }
 
 /* ---- whole ops ------------------------------------------------------------------------------------------------------------------------ */

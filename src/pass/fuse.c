@@ -67,8 +67,10 @@ static void set_reach(sw__sched *b)
     }
 }
 
+typedef struct tree { uint32_t cost, n_leaf, leaf; } tree;
+
 /* Adds one operand's tree to what is known of a node; false if it may not be computed again because of it. */
-static bool add_operand(const sw__sched *b, uint32_t node, uint32_t in, uint32_t *cost, uint32_t *leaf)
+static bool add_operand(const sw__sched *b, uint32_t node, uint32_t in, tree *t)
 {
     const sw__fuse *f = b->fuse;
     const uint32_t base = behind_views(b, in);
@@ -76,15 +78,16 @@ static bool add_operand(const sw__sched *b, uint32_t node, uint32_t in, uint32_t
     const int64_t elements = SW_MIN(sw__node_elements(x), sw__node_elements(&b->g->nodes[in]));
     uint32_t large = 0;
     if (x->op == SW_OP_CONST || x->op == SW_OP_IOTA) return true;
+    t->n_leaf += b->role[base] == SW_ROLE_INLINE ? f->n_leaf[base] : 1;
     if (b->role[base] == SW_ROLE_INLINE) {
-        *cost += f->cost[base];
+        t->cost += f->cost[base];
         large = f->leaf[base];
     } else if (elements > sw__node_elements(&b->g->nodes[node]) / SMALL) {
         if (b->role[base] == SW_ROLE_FUSED && !f->must[base]) return false;
         large = base;
     }
-    if (large && *leaf && *leaf != large) return false;
-    if (large) *leaf = large;
+    if (large && t->leaf && t->leaf != large) return false;
+    if (large) t->leaf = large;
     return true;
 }
 
@@ -94,7 +97,8 @@ static void decide_inline(sw__sched *b, uint32_t node)
 {
     sw__fuse *f = b->fuse;
     const sw__node *n = &b->g->nodes[node];
-    uint32_t cost = sw__op_weight(n->op), leaf = 0;
+    const uint32_t max_buffers = (uint32_t)(b->t->max_buffers ? b->t->max_buffers : SW_K_MAX_BUFFERS);
+    tree t = {.cost = sw__op_weight(n->op)};
     if (f->must[node]) return;
     if (n->op == SW_OP_CONST || n->op == SW_OP_IOTA) {
         b->role[node] = SW_ROLE_INLINE;
@@ -103,11 +107,12 @@ static void decide_inline(sw__sched *b, uint32_t node)
     if (!(sw__op_table[n->op].flags & SW_OPF_PW) && n->op != SW_OP_PAD) return;
     if (f->reach[node] >= SMALL * sw__node_elements(n)) return;
     for (uint32_t k = 0; k < n->n_in; k++)
-        if (!add_operand(b, node, n->in[k], &cost, &leaf)) return;
-    if (cost > INLINE_COST) return;
+        if (!add_operand(b, node, n->in[k], &t)) return;
+    if (t.cost > INLINE_COST || t.n_leaf > (max_buffers - 2) / 3) return; /* three such operands fit into a kernel */
     b->role[node] = SW_ROLE_INLINE;
-    f->cost[node] = (uint8_t)cost;
-    f->leaf[node] = leaf;
+    f->cost[node] = (uint8_t)t.cost;
+    f->n_leaf[node] = (uint8_t)t.n_leaf;
+    f->leaf[node] = t.leaf;
 }
 
 /* ---- leaves: what a node reads, and at which point ------------------------------------------------------------------------ */
@@ -131,7 +136,8 @@ static void walk(const sw__sched *b, uint32_t node, const sw__row *row, bool exa
         node = n->in[0];
     }
     const sw__node *n = &b->g->nodes[node];
-    if (n->op == SW_OP_CONST || n->op == SW_OP_IOTA) return;
+    const bool constant = n->op == SW_OP_CONST || n->op == SW_OP_IOTA;
+    if (constant && (exact || b->role[node] == SW_ROLE_INLINE)) return; /* else it is read from memory, once stored */
     if (b->role[node] == SW_ROLE_INLINE) {
         if (n->op == SW_OP_PAD)
             for (int i = 0; i < n->rank; i++) r[i].off -= n->attr.pad.lo[i];
@@ -601,11 +607,12 @@ static sw_status fuse_alloc(sw__sched *b)
     f->phase = sw__calloc(n, sizeof *f->phase);
     f->cost = sw__calloc(n, sizeof *f->cost);
     f->leaf = sw__calloc(n, sizeof *f->leaf);
+    f->n_leaf = sw__calloc(n, sizeof *f->n_leaf);
     f->reach = sw__calloc(n, sizeof *f->reach);
     f->reader = sw__calloc(n, sizeof *f->reader);
     f->memo_head = sw__calloc(n, sizeof *f->memo_head);
-    if (f->bits && f->must && f->unit_of && f->axis && f->phase && f->cost && f->leaf && f->reach && f->reader &&
-        f->memo_head)
+    if (f->bits && f->must && f->unit_of && f->axis && f->phase && f->cost && f->leaf && f->n_leaf && f->reach &&
+        f->reader && f->memo_head)
         return SW_OK;
     return sw__no_memory(n * 40 + (size_t)f->max_units * f->words * 8, "the fuser");
 }
@@ -640,6 +647,7 @@ void sw__sched_fuse_free(sw__sched *b)
     sw__free(f->phase);
     sw__free(f->cost);
     sw__free(f->leaf);
+    sw__free(f->n_leaf);
     sw__free(f->reach);
     sw__free(f->reader);
     sw__free(f->memo_head);

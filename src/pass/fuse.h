@@ -37,6 +37,7 @@ typedef struct sw__fuse {
     int8_t (*axis)[SW_MAX_RANK];  /* members: the domain's axis behind each axis (of a reduction: of its input), or -1 */
     uint8_t *phase;
     uint8_t *cost;                /* inline: operations in its tree */
+    uint8_t *n_leaf;              /* inline: values that it reads from memory */
     uint32_t *leaf;               /* inline: the one large value that it reads, or 0 */
     int64_t *reach;               /* elements of the largest view over it */
     uint32_t *reader;             /* a unit (+ 1) that reads it, the latest */

@@ -593,6 +593,7 @@ static sw__role role_of(const sw__sched *b, const sw__node *n)
     if (!b->t->fuse || !b->t->views) return b->t->takes[n->op] ? SW_ROLE_OP : SW_ROLE_NONE;
     if ((o->flags & SW_OPF_VIEW) || is_identity_reduce(b->g, n)) return SW_ROLE_VIEW;
     if (b->t->takes[n->op]) return SW_ROLE_OP;
+    if (n->op == SW_OP_ALL_REDUCE) return SW_ROLE_VIEW; /* a device alone: the sum over all of them is the value itself */
     if (n->op == SW_OP_PAD) return has_interior(n) ? SW_ROLE_SPREAD : SW_ROLE_FUSED;
     if (o->flags & SW_OPF_PW) return SW_ROLE_FUSED;
     switch (n->op) {
