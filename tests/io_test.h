@@ -59,6 +59,12 @@ static inline uint8_t *exact_copy(const uint8_t *bytes, size_t n)
     return copy;
 }
 
+/* Part of a file that a test makes up: bytes, not a string. */
+static inline void place(void *to, const void *from, size_t n)
+{
+    memcpy(to, from, n);
+}
+
 /* ---- scratch folder ---------------------------------------------------------------------------------------------- */
 
 static char scratch[64];

@@ -164,7 +164,7 @@ static sw_status parse_header(const char *text)
     uint8_t bytes[512] = { 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0 };
     const size_t n = strlen(text);
     bytes[8] = (uint8_t)n;
-    memcpy(bytes + 10, text, n);
+    place(bytes + 10, text, n);
     uint8_t *const exact = exact_copy(bytes, 10 + n + 4);
     const sw_status st = parse_npy("lie.npy", exact, 10 + n + 4);
     free(exact);
@@ -265,7 +265,7 @@ static void npz_refusals(void **state)
     central[8] |= 1;
     FAILS(SW_ERR_UNSUPPORTED, parse_npz("a.npz", bytes, n), "encrypted");
     central[8] &= 0xFE;
-    memcpy(central + 42, "\xFF\xFF\xFF\x7F", 4);
+    place(central + 42, "\xFF\xFF\xFF\x7F", 4);
     FAILS(SW_ERR_FORMAT, parse_npz("a.npz", bytes, n), "'x.npy' is said to begin at 2147483647");
     sw__free(bytes);
     bytes = read_sample("stored.npz", &n);
@@ -274,7 +274,7 @@ static void npz_refusals(void **state)
     sw__free(bytes);
     bytes = read_sample("deflated.npz", &n);
     uint8_t *const size = (uint8_t *)memmem(bytes, n, "PK\1\2", 4) + 24;
-    memcpy(size, "\xFF\xFF\xFF\x0F", 4);
+    place(size, "\xFF\xFF\xFF\x0F", 4);
     FAILS(SW_ERR_FORMAT, parse_npz("a.npz", bytes, n), "cannot have 268435455 bytes");
     sw__free(bytes);
 }

@@ -72,7 +72,7 @@ static sw_status parse_header(const char *text, size_t data)
     const uint64_t n = strlen(text);
     assert_true(n + 8 + data <= sizeof bytes);
     memcpy(bytes, &n, 8);
-    memcpy(bytes + 8, text, n);
+    place(bytes + 8, text, n);
     return parse(bytes, 8 + n + data);
 }
 

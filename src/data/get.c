@@ -184,7 +184,8 @@ static sw_status measure_u8(const sw_dataset *d, int64_t channels, double *mean,
             sum_u8(last ? row + c : row + c * inner, inner, last ? n : 1, &sums[2 * c], &sums[2 * c + 1]);
         }
     }
-    const double values = (double)d->info.count * (double)(d->elements / channels);
+    const int64_t per_channel = d->elements / channels;
+    const double values = (double)d->info.count * (double)per_channel;
     for (int64_t c = 0; c < channels; c++) {
         const double m = (double)sums[2 * c] / values;
         mean[c] = m / 255;

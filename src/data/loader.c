@@ -307,7 +307,8 @@ sw_status sw_loader_seek(sw_loader *l, sw_loader_position p)
     }
     stop_workers(l);
     l->position = p;
-    l->claim = p.batch == l->batches ? (sw_loader_position){ .epoch = p.epoch + 1 } : p;
+    l->claim = p;
+    if (p.batch == l->batches) l->claim = (sw_loader_position){ .epoch = p.epoch + 1 };
     l->next = l->claimed = 0;
     return start_workers(l);
 }

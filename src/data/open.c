@@ -200,7 +200,8 @@ static sw_status archive_kind(const char *path, const char **kind)
 
 static bool has_key(const sw_npz *z, const sw_safetensors *f, const char *key)
 {
-    return z != NULL ? sw_npz_find(z, key) >= 0 : sw_safetensors_find(f, key) != NULL;
+    if (z != NULL) return sw_npz_find(z, key) >= 0;
+    return f != NULL && sw_safetensors_find(f, key) != NULL;
 }
 
 /* x_train and y_train, or for the training split x and y. */

@@ -112,7 +112,7 @@ static sw_status widen(const sw__stream *s, sw__element e, const uint8_t *src, s
         uint64_t u64;
         switch (e) {
         case SW__ELEMENT_I1:
-            i32[i] = (int8_t)*src;
+            i32[i] = (*src ^ 0x80) - 0x80; /* the sign bit, extended */
             break;
         case SW__ELEMENT_I2:
             memcpy(&i16, src, 2), i32[i] = i16;
@@ -233,7 +233,7 @@ sw_status sw__array_body_read(sw__stream *s, const sw__array_header *h, sw_array
 sw_status sw__array_read(sw_status opened, sw__stream *s, sw__array_format format, sw_array *out)
 {
     SW_TRY(opened);
-    sw__array_header h;
+    sw__array_header h = { 0 };
     sw_status st = sw__array_header_read(s, format, &h);
     if (st == SW_OK) st = sw__array_body_read(s, &h, out);
     sw__stream_close(s);

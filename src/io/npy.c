@@ -85,8 +85,8 @@ static sw_status parse_descr(cursor *c, sw__array_header *h)
                         "field",
                         c->name, c->base + c->at);
     }
-    const char *s;
-    size_t n;
+    const char *s = NULL;
+    size_t n = 0;
     SW_TRY(parse_string(c, &s, &n));
     if (n < 3 || strchr("<>|=", s[0]) == NULL || s[0] == '\0') return bad(&place, "not a type such as '<f4'");
     if (n == 3 && npy_element(s[1], s[2], &h->element)) {
@@ -148,8 +148,8 @@ static sw_status parse_entry(cursor *c, sw__array_header *h, bool seen[3])
     } keys[3] = { { "descr", parse_descr }, { "fortran_order", parse_order }, { "shape", parse_shape } };
     skip_space(c);
     const cursor place = *c;
-    const char *s;
-    size_t n;
+    const char *s = NULL;
+    size_t n = 0;
     SW_TRY(parse_string(c, &s, &n));
     if (!accept(c, ':')) return bad(c, "a colon should be here");
     for (size_t i = 0; i < SW_COUNT(keys); i++) {

@@ -317,7 +317,7 @@ sw_status sw_npz_read(sw_npz *z, size_t i, sw_array *out)
     SW_TRY(stored ? sw__stream_memory(&s, e->place, data, e->packed)
                   : sw__stream_deflate(&s, e->place, data, e->packed, e->size));
     sw_array a = { 0 };
-    sw__array_header h;
+    sw__array_header h = { 0 };
     sw_status st = sw__array_header_read(&s, SW__FORMAT_NPY, &h);
     if (st == SW_OK) st = sw__array_body_read(&s, &h, &a);
     const uint64_t size = s.offset;

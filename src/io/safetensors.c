@@ -246,7 +246,7 @@ static sw_status read_metadata(sw_safetensors *f, json_t *object)
         return sw__bad_byte(f->path, place_of(f, metadata_key), "__metadata__ is not an object");
     }
     f->metadata = sw__arena_alloc(&f->arena, json_object_size(object) * sizeof *f->metadata);
-    if (f->metadata == NULL && json_object_size(object) > 0) return sw__no_memory(0, "a safetensors header");
+    if (f->metadata == NULL) return sw__no_memory(0, "a safetensors header");
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
