@@ -1,6 +1,6 @@
 /* sim.h: runs a schedule in plain memory: kernels point by point in double precision straight from kir.h's rules, whole
- * ops by ref's functions on dense copies. Slow and simple; arena memory starts as NaN bytes and is placed as planned, so
- * that reading what was never written, or what was overwritten too early, shows. Included by test_pass_random.c. */
+ * ops by ref's functions on dense copies. Slow and simple; arena memory starts as NaN bytes and is placed as planned,
+ * so that reading what was never written, or what was overwritten too early, shows. Included by test_pass_random.c. */
 #ifndef SW_TESTS_SIM_H
 #define SW_TESTS_SIM_H
 
@@ -33,7 +33,7 @@ static unsigned char *sim_base(const sim *m, int32_t storage)
     }
 }
 
-/* ---- elements --------------------------------------------------------------------------------------------------------- */
+/* ---- elements ---------------------------------------------------------------------------------------------------- */
 
 static sw__number sim_get(const unsigned char *p, sw_dtype t, int64_t at)
 {
@@ -53,7 +53,7 @@ static void sim_put(unsigned char *p, sw_dtype t, int64_t at, sw__number x)
     else sw__convert(p + at * (int64_t)sw_dtype_size(t), t, &x.ivalue, SW_I64, 1);
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------ */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 typedef struct sim_kernel {
     const sw__kernel *k;
@@ -113,7 +113,8 @@ static sw__number sim_fresh(sim_kernel *r, const sw__inst *i)
         if (!sim_inside(r, i)) return sim_number((sw_dtype)i->dtype, i->value, (int64_t)i->value);
         e = sim_value(r, i->a).ivalue;
         if (e < 0 || e >= i->extent_x) abort();
-        return sim_get(r->base[i->buffer], (sw_dtype)r->k->buffer[i->buffer].dtype, sim_address(r, i) + e * i->stride_x);
+        return sim_get(r->base[i->buffer], (sw_dtype)r->k->buffer[i->buffer].dtype,
+                       sim_address(r, i) + e * i->stride_x);
     case SW_K_CONST: return sim_number((sw_dtype)i->dtype, i->value, i->ivalue);
     case SW_K_INDEX: return sim_number((sw_dtype)i->dtype, (double)sim_address(r, i), sim_address(r, i));
     case SW_K_RANDOM:
@@ -230,7 +231,8 @@ static void sim_run_kernel(const sim *m, const sw__step *s)
 {
     const sw__kernel *k = s->kernel;
     const size_t n = (size_t)k->n_insts + 1;
-    sim_kernel r = {.k = k, .sum = calloc(n, sizeof *r.sum), .value = calloc(n, sizeof *r.value), .known = calloc(n, 1)};
+    sim_kernel r = {.k = k, .sum = calloc(n, sizeof *r.sum), .value = calloc(n, sizeof *r.value)};
+    r.known = calloc(n, 1);
     for (int i = 0; i < s->n_in + s->n_out; i++) r.base[i] = sim_base(m, s->refs[i].storage);
     const uint32_t kept = ((1u << k->rank) - 1) & ~k->reduced;
     sim_points(&r, kept, sim_row, 0);
@@ -239,7 +241,7 @@ static void sim_run_kernel(const sim *m, const sw__step *s)
     free(r.known);
 }
 
-/* ---- whole ops ------------------------------------------------------------------------------------------------------------ */
+/* ---- whole ops --------------------------------------------------------------------------------------------------- */
 
 static void sim_move(unsigned char *strided, unsigned char *dense, const sw__desc *d, bool to_dense)
 {
@@ -272,8 +274,8 @@ static sw_status sim_run_op(const sim *m, const sw__step *s)
         if (i < s->n_in) sim_move(at, dense[i], &r->desc, true);
         bind[i] = (sw__bind){dense[i], 0};
     }
-    const sw__op_desc desc = {.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out, .in = d,
-                              .out = d + s->n_in};
+    const sw__op_desc desc = {.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out,
+                              .in = d, .out = d + s->n_in};
     const sw__backend *ref = sw__backend_find("ref");
     void *plan = NULL;
     size_t work = 0;
@@ -303,7 +305,7 @@ static sw_status sim_run(const sim *m)
     return SW_OK;
 }
 
-/* ---- memory of a graph ------------------------------------------------------------------------------------------------------- */
+/* ---- memory of a graph ------------------------------------------------------------------------------------------- */
 
 static void sim_init(sim *m, const sw_graph *g, const sw__schedule *s)
 {

@@ -1,5 +1,6 @@
-/* kernel.c: checks a kernel of the IR and derives what follows from it (levels, phases, skeleton, hash); collapses axes.
- * Between pass/fuse, which makes kernels, and whoever runs or prints them. Grammar and examples: docs/kernel-ir.md. */
+/* kernel.c: checks a kernel of the IR and derives what follows from it (levels, phases, skeleton, hash); collapses
+ * axes. Between pass/fuse, which makes kernels, and whoever runs or prints them. Grammar and examples:
+ * docs/kernel-ir.md. */
 #include "kernel/kir.h"
 #include <xxhash.h>
 
@@ -15,7 +16,7 @@ static bool has_buffer(const sw__inst *i)
 
 static bool has_mask(const sw__inst *i) { return (i->kop == SW_K_LOAD || i->kop == SW_K_GATHER) && i->masked; }
 
-/* ---- checking -------------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 static sw_status broken(const sw__kernel *k, int32_t i, const char *what)
 {
@@ -115,13 +116,13 @@ static sw_status set_skeleton(sw__kernel *k)
     if (kept >> (k->rank - 1) & 1u) k->skeleton = SW_SKEL_COLUMN;
     else if (kept == 0 && full_phase == 0) k->skeleton = SW_SKEL_FULL;
     else if ((kept & (kept + 1)) == 0) k->skeleton = SW_SKEL_ROW;
-    else return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s': the reduced axes are neither last nor before the last", k->name);
+    else return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s': reduced axes are neither last nor before the last", k->name);
     if (k->skeleton == SW_SKEL_COLUMN && full_phase > 0)
-        return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s': a column reduction cannot go over its columns again", k->name);
+        return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s': a column reduction goes over its columns once", k->name);
     return SW_OK;
 }
 
-/* ---- hash and equality ----------------------------------------------------------------------------------------------- */
+/* ---- hash and equality ------------------------------------------------------------------------------------------- */
 
 /* The fields that have a meaning for this instruction, all others zero, so that bytes can be compared. */
 static void canonical(const sw__kernel *k, const sw__inst *i, sw__inst *o)
@@ -188,8 +189,8 @@ sw_status sw__kernel_analyse(sw__kernel *k)
     if (k->rank < 1 || k->rank > SW_MAX_RANK)
         return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s' has %d axes, not 1 to %d", k->name, (int)k->rank, SW_MAX_RANK);
     if (k->n_buffers < 0 || k->n_buffers > SW_K_MAX_BUFFERS || k->n_insts > SW_K_MAX_INSTS)
-        return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s' has %d buffers and %d instructions (limits: %d and %d)", k->name,
-                        (int)k->n_buffers, (int)k->n_insts, SW_K_MAX_BUFFERS, SW_K_MAX_INSTS);
+        return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s' has %d buffers and %d instructions (limits: %d and %d)",
+                        k->name, (int)k->n_buffers, (int)k->n_insts, SW_K_MAX_BUFFERS, SW_K_MAX_INSTS);
     if (k->reduced >> k->rank) return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s' reduces an axis it has not", k->name);
     bool reduces = false;
     for (int b = 0; b < k->n_buffers; b++) k->buffer[b].read = k->buffer[b].written = 0;
@@ -209,7 +210,7 @@ sw_status sw__kernel_analyse(sw__kernel *k)
     return SW_OK;
 }
 
-/* ---- collapsing ------------------------------------------------------------------------------------------------------ */
+/* ---- collapsing -------------------------------------------------------------------------------------------------- */
 
 static void remove_axis(sw__kernel *k, int x)
 {
@@ -276,7 +277,7 @@ void sw__kernel_collapse(sw__kernel *k)
         if (mergeable(k, x)) merge(k, x);
 }
 
-/* ---- copies, cost ---------------------------------------------------------------------------------------------------- */
+/* ---- copies, cost ------------------------------------------------------------------------------------------------ */
 
 sw_status sw__kernel_clone(const sw__kernel *k, sw__kernel **out)
 {

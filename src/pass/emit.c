@@ -2,7 +2,7 @@
  * takes. From the last unit to the first, so that each knows which of its values somebody reads from memory. */
 #include "pass/fuse.h"
 
-/* ---- a kernel in the making ------------------------------------------------------------------------------------------------ */
+/* ---- a kernel in the making -------------------------------------------------------------------------------------- */
 
 /* Where in the domain a node is computed: its coordinates, and the part of the domain for which anybody asks. */
 typedef struct place {
@@ -127,7 +127,7 @@ static void set_mask(const emitter *e, sw__inst *i, const place *at)
     }
 }
 
-/* ---- loads -------------------------------------------------------------------------------------------------------------------- */
+/* ---- loads ------------------------------------------------------------------------------------------------------- */
 
 static int32_t buffer_for(emitter *e, const sw__tensor *t)
 {
@@ -184,7 +184,7 @@ static int32_t gather(emitter *e, const sw__node *n, const place *at)
     return add(e, &i);
 }
 
-/* ---- sources ------------------------------------------------------------------------------------------------------------------ */
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
 
 /* offset + sum stride * coordinate, as a number. */
 static int32_t add_index(emitter *e, sw_dtype dtype, const sw__node *n, const int64_t *stride, const place *at)
@@ -224,7 +224,7 @@ static int32_t random_bits(emitter *e, const sw__node *n, const place *at)
     return add(e, &i);
 }
 
-/* ---- pad ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- pad --------------------------------------------------------------------------------------------------------- */
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
 
@@ -280,7 +280,7 @@ static int32_t pad(emitter *e, const sw__node *n, const place *at)
     if (v < 0) return -1;
     if (memcmp(in.lo, at->lo, sizeof in.lo) == 0 && memcmp(in.hi, at->hi, sizeof in.hi) == 0) return v;
     sw__inst i = e->inst[v];
-    if ((i.kop == SW_K_LOAD || i.kop == SW_K_GATHER) && i.masked) { /* outside, a load can give the constant by itself */
+    if ((i.kop == SW_K_LOAD || i.kop == SW_K_GATHER) && i.masked) { /* a load can give the constant by itself */
         bool same = true;
         for (int a = 0; a < e->u->rank; a++) same &= i.lo[e->pos[a]] == in.lo[a] && i.hi[e->pos[a]] == in.hi[a];
         i.value = n->attr.pad.value;
@@ -291,7 +291,7 @@ static int32_t pad(emitter *e, const sw__node *n, const place *at)
     return yes < 0 || no < 0 ? -1 : add_calc(e, SW_OP_WHERE, (sw_dtype)n->dtype, yes, v, no);
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 /* The place at which a member of the unit is computed (of a reduction: its input). */
 static void own_place(const emitter *e, uint32_t node, place *at)
@@ -416,7 +416,8 @@ static int32_t compute(emitter *e, uint32_t node, const place *where)
     for (uint32_t m = b->fuse->memo_head[node]; m; m = e->memo[m - 1].next)
         if (memcmp(&e->memo[m - 1].at, &at, sizeof at) == 0) return e->memo[m - 1].inst;
     const bool again = b->role[node] == SW_ROLE_INLINE || n->op == SW_OP_CONST || n->op == SW_OP_IOTA;
-    const int32_t inst = here || again || (!e->load_all && cheap_again(b, node)) ? calculate(e, n, &at) : load(e, node, &at);
+    const bool calculated = here || again || (!e->load_all && cheap_again(b, node));
+    const int32_t inst = calculated ? calculate(e, n, &at) : load(e, node, &at);
     if (inst < 0) return -1;
     const sw_status st = sw__grow(&e->memo, &e->cap_memo, e->n_memo + 1, sizeof *e->memo, "a kernel");
     if (st != SW_OK) return stop(e, st);
@@ -430,7 +431,7 @@ static int32_t compute(emitter *e, uint32_t node, const place *where)
     return inst;
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 /* Kernel axes in physical order; where the last of them is reduced, all reduced ones go to the end: rows. */
 static void order_axes(emitter *e, sw__kernel *k)
@@ -626,15 +627,18 @@ static sw_status emit_range(sw__sched *b, const sw__unit *u, uint32_t from, uint
     }
     SW_TRY(emit_once(b, u, from, to, true, &overflow));
     if (!overflow) return SW_OK;
-    return sw__fail(SW_ERR_UNSUPPORTED, "%s '%s' needs more buffers or instructions than a kernel of the device may have",
+    return sw__fail(SW_ERR_UNSUPPORTED, "%s '%s' needs more buffers or instructions than the device's kernels may have",
                     sw__op_table[b->g->nodes[u->member[from]].op].name, sw__sched_name(b, u->member[from]));
 }
 
-/* ---- whole ops ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- whole ops --------------------------------------------------------------------------------------------------- */
 
 static const uint8_t image_order[SW_MAX_RANK] = {0, 2, 3, 1, 4, 5, 6, 7};
 
-static bool is_weight(const sw__node *n, uint32_t k) { return (n->op == SW_OP_CONV || n->op == SW_OP_CONV_GRAD_X) && k == 1; }
+static bool is_weight(const sw__node *n, uint32_t k)
+{
+    return (n->op == SW_OP_CONV || n->op == SW_OP_CONV_GRAD_X) && k == 1;
+}
 
 /* The order in which the op would like input k. */
 static const uint8_t *liked_order(const sw__sched *b, const sw__node *n, uint32_t k)
@@ -711,7 +715,7 @@ static sw_status emit_op(sw__sched *b, uint32_t node)
     return st;
 }
 
-/* ---- pad with interior: a fill, then every so many elements the input's ------------------------------------------------------------- */
+/* ---- pad with interior: a fill, then every so many elements the input's ------------------------------------------ */
 
 static sw_status emit_spread(sw__sched *b, uint32_t node)
 {
@@ -736,7 +740,7 @@ static sw_status emit_spread(sw__sched *b, uint32_t node)
     return b->s->n_steps > id ? sw__sched_reads(b, id, fill.value) : SW_OK; /* after the fill */
 }
 
-/* ---- all units ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- all units --------------------------------------------------------------------------------------------------- */
 
 typedef struct rank { uint32_t unit, before; } rank;
 

@@ -1,5 +1,5 @@
-/* epilogue.c: graph -> graph: a bias added to a matmul or convolution, and a relu behind it, become part of the op, where
- * the device's op has them. After lower, before layout. Only where nobody else wants the value in between. */
+/* epilogue.c: graph -> graph: a bias added to a matmul or convolution, and a relu behind it, become part of the op,
+ * where the device's op has them. After lower, before layout. Only where nobody else wants the value in between. */
 #include "pass/pass.h"
 
 typedef struct epilogue {

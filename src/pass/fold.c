@@ -3,7 +3,7 @@
 #include "pass/fold.h"
 #include <math.h>
 
-/* ---- floats ------------------------------------------------------------------------------------------------------------------ */
+/* ---- floats ------------------------------------------------------------------------------------------------------ */
 
 /* Rounds to the type, so that the constant is a value of it. */
 static double round_to(sw_dtype t, double x)
@@ -29,7 +29,8 @@ static double extreme(double a, double b, bool max)
     return max ? (a > b ? a : b) : (a < b ? a : b);
 }
 
-/* In double and rounded once: for +, -, *, / and sqrt of f32 that is exact, since a double has more than twice the bits. */
+/* In double and rounded once: for +, -, *, / and sqrt of f32 that is exact, since a double has more than twice the
+ * bits. */
 static bool fold_float(uint32_t op, double a, double b, double *y)
 {
     switch (op) {
@@ -55,7 +56,7 @@ static bool fold_float(uint32_t op, double a, double b, double *y)
     }
 }
 
-/* ---- integers: they wrap ----------------------------------------------------------------------------------------------------- */
+/* ---- integers: they wrap ----------------------------------------------------------------------------------------- */
 
 static int64_t wrap(sw_dtype t, int64_t x)
 {
@@ -95,7 +96,7 @@ static bool fold_int(uint32_t op, sw_dtype t, int64_t a, int64_t b, int64_t *y)
     }
 }
 
-/* ---- one op --------------------------------------------------------------------------------------------------------------------- */
+/* ---- one op ------------------------------------------------------------------------------------------------------ */
 
 static sw__number from_float(sw_dtype t, double x)
 {

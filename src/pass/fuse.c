@@ -9,7 +9,7 @@
 
 bool sw__is_reduce(const sw__node *n) { return n->op >= SW_OP_REDUCE_SUM && n->op <= SW_OP_REDUCE_PROD; }
 
-/* ---- what must lie in memory ------------------------------------------------------------------------------------------- */
+/* ---- what must lie in memory ------------------------------------------------------------------------------------- */
 
 static void must_exist(sw__sched *b, uint32_t node)
 {
@@ -40,7 +40,7 @@ static void mark_needs(sw__sched *b)
     for (uint32_t i = 0; i < g->n_outputs; i++) must_exist(b, g->outputs[i].node);
 }
 
-/* ---- what is computed again --------------------------------------------------------------------------------------------- */
+/* ---- what is computed again -------------------------------------------------------------------------------------- */
 
 static const uint8_t op_cost[SW_OP_COUNT] = {
     [SW_OP_EXP] = 4, [SW_OP_LOG] = 4, [SW_OP_SIN] = 4, [SW_OP_COS] = 4, [SW_OP_ATAN] = 6, [SW_OP_TANH] = 4,
@@ -115,7 +115,7 @@ static void decide_inline(sw__sched *b, uint32_t node)
     f->leaf[node] = t.leaf;
 }
 
-/* ---- leaves: what a node reads, and at which point ------------------------------------------------------------------------ */
+/* ---- leaves: what a node reads, and at which point --------------------------------------------------------------- */
 
 typedef struct leaf {
     uint32_t node;
@@ -154,7 +154,8 @@ static void walk(const sw__sched *b, uint32_t node, const sw__row *row, bool exa
     memcpy(l->row, r, sizeof r);
 }
 
-/* Everything that a node with a unit of its own reads. Coordinates are the node's, of a reduction those of its input. */
+/* Everything that a node with a unit of its own reads. Coordinates are the node's, of a reduction those of its
+ * input. */
 static void find_leaves(const sw__sched *b, uint32_t node, leaves *out)
 {
     const sw__node *n = &b->g->nodes[node];
@@ -178,9 +179,12 @@ static uint32_t unit_of(const sw__sched *b, uint32_t node)
     return b->fuse->unit_of[node];
 }
 
-/* ---- units and what comes before what --------------------------------------------------------------------------------------- */
+/* ---- units and what comes before what ---------------------------------------------------------------------------- */
 
-static bool comes_before(const sw__fuse *f, uint32_t u, uint32_t of) { return f->unit[of].before[u / 64] >> (u % 64) & 1u; }
+static bool comes_before(const sw__fuse *f, uint32_t u, uint32_t of)
+{
+    return f->unit[of].before[u / 64] >> (u % 64) & 1u;
+}
 
 static sw_status new_unit(sw__fuse *f, uint32_t node, bool is_group, uint32_t *out)
 {
@@ -221,7 +225,7 @@ static void add_leaf(sw__sched *b, uint32_t u, const leaf *l)
     f->reader[l->node] = u + 1;
 }
 
-/* ---- joining a group ------------------------------------------------------------------------------------------------------- */
+/* ---- joining a group --------------------------------------------------------------------------------------------- */
 
 static int next_domain_axis(const sw__unit *u, uint32_t axes, int d)
 {
@@ -368,7 +372,7 @@ static sw_status start_group(sw__sched *b, uint32_t node, const leaves *in)
     return join(b, at, node, in, &how);
 }
 
-/* ---- merging two groups -------------------------------------------------------------------------------------------------------- */
+/* ---- merging two groups ------------------------------------------------------------------------------------------ */
 
 /* Some unit lies between the two: as one kernel they would have to run both before and after it. */
 static bool something_between(const sw__fuse *f, uint32_t x, uint32_t y)
@@ -465,7 +469,8 @@ static sw_status try_merge(sw__sched *b, uint32_t x, uint32_t y)
     const sw__unit *u = &f->unit[x], *v = &f->unit[y];
     const uint32_t max_buffers = (uint32_t)(b->t->max_buffers ? b->t->max_buffers : SW_K_MAX_BUFFERS);
     if (x == y || !u->is_group || !v->is_group || u->rank != v->rank || u->cost + v->cost > 160) return SW_OK;
-    if (memcmp(u->dim, v->dim, sizeof u->dim) != 0 || (u->reduced && v->reduced && u->reduced != v->reduced)) return SW_OK;
+    if (memcmp(u->dim, v->dim, sizeof u->dim) != 0) return SW_OK;
+    if (u->reduced && v->reduced && u->reduced != v->reduced) return SW_OK;
     if (u->n_load + v->n_load + u->n_store + v->n_store > max_buffers || something_between(f, x, y)) return SW_OK;
     sw__unit all = *u;
     all.reduced = u->reduced | v->reduced;
@@ -496,13 +501,14 @@ static sw_status merge_sources(sw__sched *b, uint32_t at, const leaves *in)
     return SW_OK;
 }
 
-/* ---- placing a node ------------------------------------------------------------------------------------------------------------ */
+/* ---- placing a node ---------------------------------------------------------------------------------------------- */
 
 /* Bytes of memory traffic that sharing a kernel with the leaf's group saves. */
 static double saving(const sw__sched *b, const leaf *l)
 {
     const sw__node *n = &b->g->nodes[l->node];
-    return (double)sw__node_elements(n) * (double)sw_dtype_size((sw_dtype)n->dtype) * (b->fuse->must[l->node] ? 1 : 2) + 1;
+    const double bytes = (double)sw__node_elements(n) * (double)sw_dtype_size((sw_dtype)n->dtype);
+    return bytes * (b->fuse->must[l->node] ? 1 : 2) + 1;
 }
 
 /* Groups to try: those that compute what the node reads, best first; then, for reductions, those that read the same. */
@@ -589,7 +595,7 @@ static sw_status place_join(sw__sched *b, uint32_t node)
     return SW_OK;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static sw_status fuse_alloc(sw__sched *b)
 {

@@ -1,6 +1,6 @@
-/* layout.c: graph -> graph: the physical order of each value's axes (sw__node.order). Last of the graph's passes; what the
- * scheduler allocates follows it. Ops on images set the order where the device likes channels last; everything between
- * follows the larger of its inputs, so that no copy is needed; variables, inputs, outputs are row-major. */
+/* layout.c: graph -> graph: the physical order of each value's axes (sw__node.order). Last of the graph's passes; what
+ * the scheduler allocates follows it. Ops on images set the order where the device likes channels last; everything
+ * between follows the larger of its inputs, so that no copy is needed; variables, inputs, outputs are row-major. */
 #include "pass/pass.h"
 
 static const uint8_t identity[SW_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};

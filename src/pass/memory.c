@@ -1,8 +1,9 @@
-/* memory.c: the memory plan: from which step to which each tensor of the arena lives, who takes over whose memory, and at
- * which offset everything lies. After the backend has planned the steps (workspaces); exec allocates arena_bytes, once. */
+/* memory.c: the memory plan: from which step to which each tensor of the arena lives, who takes over whose memory, and
+ * at which offset everything lies. After the backend has planned the steps (workspaces); exec allocates arena_bytes,
+ * once. */
 #include "pass/sched.h"
 
-/* ---- lifetimes ------------------------------------------------------------------------------------------------------------ */
+/* ---- lifetimes --------------------------------------------------------------------------------------------------- */
 
 static void live_at(sw__schedule *s, int32_t storage, int32_t step)
 {
@@ -22,7 +23,7 @@ static void set_lifetimes(sw__schedule *s)
     for (uint32_t i = 0; i < s->n_outputs; i++) live_at(s, s->outputs[i].storage, (int32_t)s->n_steps);
 }
 
-/* ---- taking over in place -------------------------------------------------------------------------------------------------- */
+/* ---- taking over in place ---------------------------------------------------------------------------------------- */
 
 /* Every load of `in` by this kernel reads the point that the one store to `out` will write. */
 static bool same_points(const sw__step *s, int32_t in, int32_t out)
@@ -41,7 +42,8 @@ static bool same_points(const sw__step *s, int32_t in, int32_t out)
         const sw__inst *i = &k->inst[j];
         if (i->kop != SW_K_LOAD && i->kop != SW_K_GATHER) continue;
         if (s->refs[i->buffer].storage != in) continue;
-        if (sw_dtype_size((sw_dtype)k->buffer[i->buffer].dtype) != size || !sw__may_overwrite(k, i, store)) return false;
+        if (sw_dtype_size((sw_dtype)k->buffer[i->buffer].dtype) != size) return false;
+        if (!sw__may_overwrite(k, i, store)) return false;
     }
     return true;
 }
@@ -63,7 +65,7 @@ static void take_over(sw__schedule *s, uint32_t at, bool *taken)
     }
 }
 
-/* ---- offsets ------------------------------------------------------------------------------------------------------------------ */
+/* ---- offsets ----------------------------------------------------------------------------------------------------- */
 
 typedef struct block { size_t bytes, offset; int32_t first, last; uint32_t storage; } block;
 
@@ -159,7 +161,7 @@ sw_status sw__plan_memory(sw__schedule *s, const sw__traits *t)
     return ok ? SW_OK : sw__no_memory(n * sizeof *blocks * 2, "the memory plan");
 }
 
-/* ---- for tests ------------------------------------------------------------------------------------------------------------------ */
+/* ---- for tests --------------------------------------------------------------------------------------------------- */
 
 static bool takes_over(const sw__schedule *s, uint32_t later, uint32_t earlier)
 {

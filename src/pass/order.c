@@ -12,12 +12,12 @@ typedef struct orderer {
     size_t n_links, cap_links;
     uint32_t *mark, stamp;           /* by step: seen in this search */
     uint32_t *stack;
-    uint32_t *head;                  /* by step: 1 + its last link in `next`, so that links can be added while searching */
+    uint32_t *head;                  /* by step: 1 + its last link, from which `next` goes on */
     uint32_t *next;
     size_t cap_next;
 } orderer;
 
-/* ---- dependences ------------------------------------------------------------------------------------------------------- */
+/* ---- dependences ------------------------------------------------------------------------------------------------- */
 
 static sw_status add_link(orderer *o, uint32_t from, uint32_t to)
 {
@@ -94,7 +94,7 @@ static sw_status link_all(orderer *o)
     return SW_OK;
 }
 
-/* Is there a way from `from` to a marked... to `to`? */
+/* Is there a way? Marks all that was met. */
 static bool reaches(orderer *o, uint32_t from, uint32_t to)
 {
     uint32_t n = 0;
@@ -114,7 +114,7 @@ static bool reaches(orderer *o, uint32_t from, uint32_t to)
     return false;
 }
 
-/* ---- assigns ------------------------------------------------------------------------------------------------------------ */
+/* ---- assigns ----------------------------------------------------------------------------------------------------- */
 
 /* The storages are the same memory: one variable, or a variable and the group that it is in. */
 static bool overlap(const sw__sched *b, int32_t x, int32_t y)
@@ -236,7 +236,7 @@ static sw_status do_assigns(orderer *o, sw__pending *p, uint32_t n, bool *in_pla
     return SW_OK;
 }
 
-/* ---- sorting ------------------------------------------------------------------------------------------------------------ */
+/* ---- sorting ----------------------------------------------------------------------------------------------------- */
 
 typedef struct ready { uint32_t *step, n; } ready;
 
@@ -340,7 +340,8 @@ static sw_status sort_all(orderer *o)
     t.born = sw__calloc(m, sizeof *t.born);
     t.stays = sw__calloc(m, sizeof *t.stays);
     sw_status st = SW_OK;
-    if (!r.step || !t.waits || !t.order || !t.users || !t.born || !t.stays) st = sw__no_memory(n * 16, "ordering steps");
+    const bool ok = r.step && t.waits && t.order && t.users && t.born && t.stays;
+    if (!ok) st = sw__no_memory(n * 16, "ordering steps");
     if (st == SW_OK) st = sort_steps(&t, o, &r);
     if (st == SW_OK) st = apply_order(s, t.order);
     sw__free(r.step);

@@ -11,14 +11,15 @@
 
 /* Each makes a new graph; the caller frees both. */
 sw_status sw__pass_simplify(const sw_graph *g, sw_graph **out); /* folding, CSE, dead code, exact identities */
-sw_status sw__pass_lower(const sw_graph *g, const sw__traits *t, sw_graph **out); /* big ops that the device does not take */
+/* big ops that the device does not take */
+sw_status sw__pass_lower(const sw_graph *g, const sw__traits *t, sw_graph **out);
 sw_status sw__pass_epilogue(const sw_graph *g, const sw__traits *t, sw_graph **out); /* bias, relu into matmul, conv */
 sw_status sw__pass_layout(const sw_graph *g, const sw__traits *t, sw_graph **out);   /* sets sw__node.order */
 
 bool sw__dump_wanted(const char *pass);
 void sw__dump_graph(const char *pass, const char *when, const sw_graph *g);
 
-/* ---- schedule --------------------------------------------------------------------------------------------------------- */
+/* ---- schedule ---------------------------------------------------------------------------------------------------- */
 
 typedef enum sw__storage_kind {
     SW_STORE_ARENA,   /* placed by the memory plan */
@@ -86,8 +87,8 @@ typedef struct sw__asks {
 } sw__asks;
 
 /* Fuses, orders, names: steps and storages, without offsets. Variables are read before they are overwritten: an assign
- * is a store into the variable by the last step that may do it, or a temporary and a copy at the end. PACK and CONCAT get
- * their parts written in place where possible. The graph must outlive the schedule only for CONST data. */
+ * is a store into the variable by the last step that may do it, or a temporary and a copy at the end. PACK and CONCAT
+ * get their parts written in place where possible. The graph must outlive the schedule only for CONST data. */
 sw_status sw__schedule_build(const sw_graph *g, const sw__traits *t, const sw__asks *a, sw__schedule **out);
 void sw__schedule_free(sw__schedule *s);
 /* Adds a workspace of so many bytes to step i. */

@@ -1,5 +1,6 @@
-/* sched.h: what the files that make a schedule share: the builder, tensors of nodes, steps and what they read and write.
- * Inside pass/: schedule.c drives; plain.c (device without kernels) or fuse.c and emit.c make steps; order.c sorts them. */
+/* sched.h: what the files that make a schedule share: the builder, tensors of nodes, steps and what they read and
+ * write. Inside pass/: schedule.c drives; plain.c (device without kernels) or fuse.c and emit.c make steps; order.c
+ * sorts them. */
 #ifndef SW_PASS_SCHED_H
 #define SW_PASS_SCHED_H
 
@@ -102,7 +103,8 @@ bool sw__may_overwrite(const sw__kernel *k, const sw__inst *load, const sw__inst
 /* cost.c */
 void sw__op_cost(const sw__step *s, double *flops, double *bytes);
 
-/* memory.c, for tests: true if no two storages that live at the same time overlap. On false, *a and *b are two that do. */
+/* memory.c, for tests: true if no two storages that live at the same time overlap. On false, *a and *b are two that
+ * do. */
 bool sw__plan_check(const sw__schedule *s, uint32_t *a, uint32_t *b);
 
 #endif

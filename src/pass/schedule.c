@@ -2,7 +2,7 @@
  * Last of the passes; exec/compile.c plans the steps, then memory.c places what lies in the arena. */
 #include "pass/sched.h"
 
-/* ---- storages and tensors -------------------------------------------------------------------------------------------- */
+/* ---- storages and tensors ---------------------------------------------------------------------------------------- */
 
 sw_dtype sw__sched_stored(const sw__sched *b, sw_dtype t)
 {
@@ -74,7 +74,8 @@ static const sw__storage_kind source_kind[SW_OP_COUNT] = {
     [SW_OP_LITERAL] = SW_STORE_CONST,
 };
 
-/* Sources lie dense and row-major in storages of their own. One storage for each slot, even if several nodes name it. */
+/* Sources lie dense and row-major in storages of their own. One storage for each slot, even if several nodes name
+ * it. */
 static sw_status source_tensor(sw__sched *b, uint32_t node)
 {
     const sw__node *n = &b->g->nodes[node];
@@ -147,7 +148,7 @@ sw_status sw__sched_tensor(sw__sched *b, uint32_t node, sw__tensor *out)
     return SW_OK;
 }
 
-/* ---- steps ----------------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 const char *sw__sched_name(sw__sched *b, uint32_t node)
 {
@@ -384,9 +385,10 @@ sw_status sw__sched_op(sw__sched *b, uint32_t node, const sw__tensor *in)
     return SW_OK;
 }
 
-/* ---- concat and pack --------------------------------------------------------------------------------------------------- */
+/* ---- concat and pack --------------------------------------------------------------------------------------------- */
 
-/* The node whose own memory a part would be, seen through views that change no order of elements; 0 if there is none. */
+/* The node whose own memory a part would be, seen through views that change no order of elements; 0 if there is
+ * none. */
 static uint32_t part_producer(const sw__sched *b, uint32_t node, bool through_reshape)
 {
     while (b->role[node] == SW_ROLE_VIEW) {
@@ -396,13 +398,15 @@ static uint32_t part_producer(const sw__sched *b, uint32_t node, bool through_re
         node = n->in[0];
     }
     switch (b->role[node]) {
-    case SW_ROLE_FUSED: case SW_ROLE_OP: case SW_ROLE_OUTPUT: case SW_ROLE_JOIN: return b->tensor[node].value ? 0 : node;
+    case SW_ROLE_FUSED: case SW_ROLE_OP: case SW_ROLE_OUTPUT: case SW_ROLE_JOIN:
+        return b->tensor[node].value ? 0 : node;
     default: return 0;
     }
 }
 
 /* Gives part `part` its region; *value is what is written there. */
-static sw_status join_part(sw__sched *b, uint32_t node, uint32_t part, const sw__ref *region, bool in_place, uint32_t *value)
+static sw_status join_part(sw__sched *b, uint32_t node, uint32_t part, const sw__ref *region, bool in_place,
+                           uint32_t *value)
 {
     const bool pack = b->g->nodes[node].op == SW_OP_PACK;
     const uint32_t p = in_place ? part_producer(b, part, pack) : 0;
@@ -445,16 +449,17 @@ static sw_status join_concat(sw__sched *b, uint32_t node, bool in_place)
 
 #define PACK_STEP 16 /* places in a pack are multiples of this many elements */
 
-/* What lies between the parts of a pack is set to 0 in every run, since the arena may have been used for something else:
- * whoever runs over the whole pack must not meet a NaN there. The last elements up to the next place are cleared before the
- * part is written over them, so that all gaps have one length and share launches. */
+/* What lies between the parts of a pack is set to 0 in every run, since the arena may have been used for something
+ * else: whoever runs over the whole pack must not meet a NaN there. The last elements up to the next place are cleared
+ * before the part is written over them, so that all gaps have one length and share launches. */
 typedef struct gaps { sw__tensor *at; int n; } gaps;
 
 static sw_status note_gap(sw__sched *b, const sw__tensor *whole, int64_t end, int64_t next, uint32_t part, gaps *g)
 {
     const int64_t start = end / PACK_STEP * PACK_STEP, width = next - start;
     sw__tensor *t = &g->at[g->n++];
-    sw__dense_ref(&t->ref, whole->ref.storage, whole->ref.offset + start, (sw_dtype)whole->ref.desc.dtype, 1, &width, NULL);
+    const sw_dtype dtype = (sw_dtype)whole->ref.desc.dtype;
+    sw__dense_ref(&t->ref, whole->ref.storage, whole->ref.offset + start, dtype, 1, &width, NULL);
     t->value = sw__sched_value(b);
     SW_TRY(sw__sched_part(b, whole->value, t->value));
     SW_TRY(sw__grow(&b->after, &b->cap_after, b->n_after + 1, sizeof *b->after, "dependences"));
@@ -514,7 +519,7 @@ static sw_status place_joins(sw__sched *b)
     return SW_OK;
 }
 
-/* ---- outputs and assigns ---------------------------------------------------------------------------------------------- */
+/* ---- outputs and assigns ----------------------------------------------------------------------------------------- */
 
 /* The tensor has a storage of the arena to itself, dense and row-major. */
 static bool stands_alone(const sw__sched *b, const sw__tensor *t)
@@ -566,7 +571,7 @@ static sw_status place_assigns(sw__sched *b, sw__pending *p)
     return SW_OK;
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------------------------------- */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 static bool is_identity_reduce(const sw_graph *g, const sw__node *n)
 {
@@ -593,7 +598,7 @@ static sw__role role_of(const sw__sched *b, const sw__node *n)
     if (!b->t->fuse || !b->t->views) return b->t->takes[n->op] ? SW_ROLE_OP : SW_ROLE_NONE;
     if ((o->flags & SW_OPF_VIEW) || is_identity_reduce(b->g, n)) return SW_ROLE_VIEW;
     if (b->t->takes[n->op]) return SW_ROLE_OP;
-    if (n->op == SW_OP_ALL_REDUCE) return SW_ROLE_VIEW; /* a device alone: the sum over all of them is the value itself */
+    if (n->op == SW_OP_ALL_REDUCE) return SW_ROLE_VIEW; /* a device alone: the sum over all is the value itself */
     if (n->op == SW_OP_PAD) return has_interior(n) ? SW_ROLE_SPREAD : SW_ROLE_FUSED;
     if (o->flags & SW_OPF_PW) return SW_ROLE_FUSED;
     switch (n->op) {

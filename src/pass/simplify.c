@@ -1,6 +1,6 @@
-/* simplify.c: graph -> graph: constants are folded, equal nodes become one, exact identities are applied, dead nodes go.
- * First of the passes, and again after lower.c. Only what leaves every bit of the result as it was: x + 0 stays (it turns
- * -0 into 0), x - 0 goes. Sums of equal terms become products: that is at least as accurate as adding them up. */
+/* simplify.c: graph -> graph: constants are folded, equal nodes become one, exact identities are applied, dead nodes
+ * go. First of the passes, and again after lower.c. Only what leaves every bit of the result as it was: x + 0 stays (it
+ * turns -0 into 0), x - 0 goes. Sums of equal terms become products: that is at least as accurate as adding them up. */
 #include "pass/fold.h"
 #include "pass/pass.h"
 #include <math.h>
@@ -19,7 +19,7 @@ typedef sw_t (*rule)(simplifier *s, const sw__node *n, const sw_t *in);
 static const sw_t none = {0};
 static sw_t simplified(simplifier *s, const sw__node *n, const sw_t *in);
 
-/* ---- common subexpressions --------------------------------------------------------------------------------------------------- */
+/* ---- common subexpressions --------------------------------------------------------------------------------------- */
 
 static uint64_t hash_node(const sw__node *n, const sw_t *in)
 {
@@ -63,7 +63,8 @@ static sw_status rehash(simplifier *s)
     return SW_OK;
 }
 
-/* The node of `out` that is equal to n on these inputs, made if there is none. Ops with very many inputs are not shared. */
+/* The node of `out` that is equal to n on these inputs, made if there is none. Ops with very many inputs are not
+ * shared. */
 static sw_t shared(simplifier *s, const sw__node *n, const sw_t *in)
 {
     if (!shareable(n) || n->n_in > 64) return sw__node_add(s->out, (sw__op)n->op, in, n->n_in, &n->attr, n);
@@ -84,7 +85,7 @@ static sw_t shared(simplifier *s, const sw__node *n, const sw_t *in)
     return t;
 }
 
-/* ---- looking and making ------------------------------------------------------------------------------------------------------- */
+/* ---- looking and making ------------------------------------------------------------------------------------------ */
 
 static const sw__node *node(sw_t t) { return &t.graph->nodes[t.id]; }
 
@@ -131,7 +132,7 @@ static sw_t make2(simplifier *s, sw__op op, const sw__node *n, sw_t a, sw_t b)
     return make(s, op, n, in, 2);
 }
 
-/* ---- identities: arithmetic ----------------------------------------------------------------------------------------------------- */
+/* ---- identities: arithmetic -------------------------------------------------------------------------------------- */
 
 static sw_t rule_neg(simplifier *s, const sw__node *n, const sw_t *in)
 {
@@ -220,9 +221,10 @@ static bool holds(sw_dtype to, sw_dtype from)
         [SW_BF16] = 1u << SW_F32 | 1u << SW_F64,
         [SW_I32] = 1u << SW_I64 | 1u << SW_F64,
         [SW_U32] = 1u << SW_I64 | 1u << SW_F64,
-        [SW_U8] = 1u << SW_I32 | 1u << SW_I64 | 1u << SW_U32 | 1u << SW_F32 | 1u << SW_F64 | 1u << SW_F16 | 1u << SW_BF16,
-        [SW_BOOL] = 1u << SW_I32 | 1u << SW_I64 | 1u << SW_U32 | 1u << SW_U8 | 1u << SW_F32 | 1u << SW_F64 | 1u << SW_F16 |
-                    1u << SW_BF16,
+        [SW_U8] = 1u << SW_I32 | 1u << SW_I64 | 1u << SW_U32 | 1u << SW_F32 | 1u << SW_F64 | 1u << SW_F16 |
+                  1u << SW_BF16,
+        [SW_BOOL] = 1u << SW_I32 | 1u << SW_I64 | 1u << SW_U32 | 1u << SW_U8 | 1u << SW_F32 | 1u << SW_F64 |
+                    1u << SW_F16 | 1u << SW_BF16,
     };
     return wider[from] >> to & 1u;
 }
@@ -237,7 +239,7 @@ static sw_t rule_cast(simplifier *s, const sw__node *n, const sw_t *in)
     return make1(s, SW_OP_CAST, n, y);
 }
 
-/* ---- identities: movement --------------------------------------------------------------------------------------------------------- */
+/* ---- identities: movement ---------------------------------------------------------------------------------------- */
 
 static sw_t rule_forward(simplifier *s, const sw__node *n, const sw_t *in)
 {
@@ -319,7 +321,7 @@ static sw_t rule_concat(simplifier *s, const sw__node *n, const sw_t *in)
     return simplified(s, &m, part);
 }
 
-/* ---- identities: reductions --------------------------------------------------------------------------------------------------------- */
+/* ---- identities: reductions -------------------------------------------------------------------------------------- */
 
 /* The product of n equal factors is no product of two, so prod is left alone. */
 static sw_t reduce_expand(simplifier *s, const sw__node *n, sw_t in)
@@ -369,7 +371,8 @@ static sw_t rule_reduce(simplifier *s, const sw__node *n, const sw_t *in)
 }
 
 static const rule rules[SW_OP_COUNT] = {
-    [SW_OP_NEG] = rule_neg, [SW_OP_ADD] = rule_add, [SW_OP_SUB] = rule_sub, [SW_OP_MUL] = rule_mul, [SW_OP_DIV] = rule_div,
+    [SW_OP_NEG] = rule_neg, [SW_OP_ADD] = rule_add, [SW_OP_SUB] = rule_sub, [SW_OP_MUL] = rule_mul,
+    [SW_OP_DIV] = rule_div,
     [SW_OP_POW] = rule_pow, [SW_OP_AND] = rule_bits, [SW_OP_OR] = rule_bits, [SW_OP_XOR] = rule_bits,
     [SW_OP_WHERE] = rule_where, [SW_OP_CAST] = rule_cast, [SW_OP_STOP_GRADIENT] = rule_forward,
     [SW_OP_RESHAPE] = rule_reshape, [SW_OP_PERMUTE] = rule_permute, [SW_OP_EXPAND] = rule_expand,
@@ -377,7 +380,7 @@ static const rule rules[SW_OP_COUNT] = {
     [SW_OP_REDUCE_MAX] = rule_reduce, [SW_OP_REDUCE_MIN] = rule_reduce, [SW_OP_REDUCE_PROD] = rule_reduce,
 };
 
-/* ---- constants, and what is the same for many elements ------------------------------------------------------------------------------ */
+/* ---- constants, and what is the same for many elements ----------------------------------------------------------- */
 
 static sw_t fold(simplifier *s, const sw__node *n, const sw_t *in)
 {
@@ -437,7 +440,7 @@ static sw_t simplified(simplifier *s, const sw__node *n, const sw_t *given)
     return t;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
 /* Nodes that can be replaced go through the rules; sources, big ops and the impure are copied or shared as they are. */
 static sw_t rewrite(simplifier *s, const sw_graph *g, uint32_t id, const sw_t *map)

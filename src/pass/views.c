@@ -55,8 +55,8 @@ void sw__view_push(const sw__node *n, const sw__node *x, sw__row row[SW_MAX_RANK
     }
 }
 
-/* Strides for the dims of n over memory that x walks, as NumPy finds them: runs of axes with equal products are matched,
- * and inside a run x must be walked as one axis. */
+/* Strides for the dims of n over memory that x walks, as NumPy finds them: runs of axes with equal products are
+ * matched, and inside a run x must be walked as one axis. */
 static bool reshape_strides(const sw__node *n, const sw__desc *x, int64_t *stride)
 {
     int64_t dim[SW_MAX_RANK] = {0}, step[SW_MAX_RANK] = {0};
