@@ -4,7 +4,7 @@
 #   make           build; make bench, fuzz, lint, sanitize, valgrind, format, install, clean do what they say
 
 # The convolutional network of `make demo`; scripts/demo adds the data.
-DEMO_TRAIN = train --model cnn:32,64 --epochs 4 --batch-size 64 --device cpu
+DEMO_TRAIN = train --model cnn:32,64 --epochs 3 --val test
 
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 PREFIX = /usr/local

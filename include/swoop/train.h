@@ -119,7 +119,8 @@ typedef struct sw_fit_options {
 } sw_fit_options;
 
 typedef struct sw_fit_result {
-    int64_t epochs, steps, samples;
+    int64_t epochs, steps;          /* in all, earlier parts of a resumed run included */
+    int64_t samples;                /* seen by this call */
     double seconds, loss, accuracy; /* training: the last epoch's */
     sw_metrics valid;               /* the last; n = 0 without */
     int64_t best_epoch;             /* 0: none */

@@ -15,9 +15,9 @@ typedef struct fit {
     int64_t epoch_steps, total_steps; /* total 0: unknown (time decides) */
     double started, wait_before; /* this process's share of the clocks: see seconds_now, loader wait at the epoch's start */
     double epoch_started;
-    int64_t epoch_from;      /* samples of this epoch that an earlier process has done */
     sw_metrics valid;
     double loss, accuracy;   /* of the last whole epoch */
+    int64_t samples;         /* of this process's steps */
     bool early;
     bool saved;              /* the present state is on disk */
 } fit;
@@ -142,6 +142,7 @@ static sw_status step(fit *f, const sw_batch *b)
     f->s.loss_sum += loss * (double)b->n;
     f->s.correct += (int64_t)correct;
     f->s.samples += b->n;
+    f->samples += b->n;
     sw_event e = describe(f, SW_EVENT_STEP);
     e.loss = loss;
     SW_TRY(emit(f, &e));
@@ -309,7 +310,7 @@ static void report(const fit *f, sw_fit_result *r)
     *r = (sw_fit_result){
         .epochs = f->s.epoch,
         .steps = f->t->step,
-        .samples = f->s.samples,
+        .samples = f->samples,
         .seconds = seconds_now(f),
         .loss = f->s.samples ? f->s.loss_sum / (double)f->s.samples : f->loss,
         .accuracy = f->accuracy,
