@@ -1,10 +1,12 @@
 /* ops.c: times each whole op of the reference networks' training steps (bench models mlp, lenet, resnet18) on the CPU
  * backend: forward and both gradients, with GFLOP/s and the implementation that was chosen.
- * Usage: ops [threads [network [seconds per op]]]. Minimum over the repetitions, since machines are shared. */
+ * Usage: ops [threads [network[/layer] [seconds per op]]]. Minimum over the repetitions, since machines are shared; with one
+ * thread its CPU time is taken, so that neighbours on the core do not count. */
 #include "backend/backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 extern const sw__backend sw__backend_cpu;
 static const sw__backend *const be = &sw__backend_cpu;
@@ -101,6 +103,13 @@ static void *filled(void *dev, size_t bytes)
     return buf;
 }
 
+static double now(void *dev)
+{
+    struct timespec t;
+    clock_gettime(be->traits(dev)->compute_units == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static void run(void *dev, const layer *l, const char *what, const sw__op_desc *d, double flops)
 {
     void *plan;
@@ -113,9 +122,9 @@ static void run(void *dev, const layer *l, const char *what, const sw__op_desc *
     bind[n++].buffer = filled(dev, workspace);
     double best = 1e9, spent = 0;
     for (int r = 0; r < 5 || (spent < seconds && r < 2000); r++) {
-        const double t = sw__now();
+        const double t = now(dev);
         if (be->op_exec(dev, plan, bind) != SW_OK) fail(l->name);
-        const double e = sw__now() - t;
+        const double e = now(dev) - t;
         spent += e;
         if (r > 1 && e < best) best = e;
     }
@@ -196,11 +205,12 @@ int main(int argc, char **argv)
     printf("%s; %s; %d threads\n", p.name, p.compute, be->traits(dev)->compute_units);
     static const char *const nets[] = {"mlp", "lenet", "resnet18", "cnn", "unet", "gpt"};
     for (size_t k = 0; k < SW_COUNT(nets); k++) {
-        if (strcmp(net, "all") != 0 && strcmp(net, nets[k]) != 0) continue;
+        const size_t name = strcspn(net, "/");
+        if (strcmp(net, "all") != 0 && (strlen(nets[k]) != name || strncmp(net, nets[k], name) != 0)) continue;
         total_ms = 0;
         for (size_t i = 0; i < SW_COUNT(layers); i++) {
             const layer *const l = &layers[i];
-            if (strcmp(l->net, nets[k]) != 0) continue;
+            if (strcmp(l->net, nets[k]) != 0 || (net[name] == '/' && strcmp(net + name + 1, l->name) != 0)) continue;
             if (l->kind == LINEAR) bench_linear(dev, l);
             else if (l->kind == CONV) bench_conv(dev, l);
             else bench_pool(dev, l);

@@ -297,24 +297,25 @@ static void cpu_op_free(void *dev, void *plan)
 }
 
 /* OpenMP's thread count belongs to the calling thread and oneDNN goes by it: set around a call, then put back. */
-static int enter(const sw__cpu *cpu)
+static int set_threads(int threads)
 {
     const int before = omp_get_max_threads();
-    if (before != cpu->threads) omp_set_num_threads(cpu->threads);
+    if (before != threads) omp_set_num_threads(threads);
     return before;
 }
 
-static void leave(const sw__cpu *cpu, int before)
+void sw__cpu_plan_threads(sw__cpu_plan *p, double work)
 {
-    if (before != cpu->threads) omp_set_num_threads(before);
+    p->threads = work < 1e6 ? 1 : p->cpu->threads;
+    set_threads(p->threads);
 }
 
 static sw_status plan_named(sw__cpu_plan *p)
 {
-    const int before = enter(p->cpu);
+    const int before = set_threads(p->threads);
     const sw__cpu_op *const op = &sw__cpu_ops[p->d.op];
     const sw_status st = op->widens && sw__cpu_has_half(&p->d) ? sw__cpu_half_plan(p) : op->plan(p);
-    leave(p->cpu, before);
+    set_threads(before);
     return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
 }
 
@@ -325,6 +326,7 @@ static sw_status cpu_op_plan(void *dev, const sw__op_desc *d, void **out, size_t
     sw__cpu_plan *const p = sw__calloc(1, sizeof *p);
     if (p == NULL) return sw__no_memory(sizeof *p, "a planned op");
     p->cpu = dev;
+    p->threads = p->cpu->threads;
     p->d = *d;
     if (d->attr != NULL) p->attr = *d->attr;
     for (int i = 0; i < d->n_in; i++) p->desc[i] = d->in[i];
@@ -351,9 +353,9 @@ static sw_status cpu_op_exec(void *dev, void *plan, const sw__bind *bind)
     const int n = p->d.n_in + p->d.n_out;
     for (int i = 0; i < n; i++) ptr[i] = bound(&bind[i]);
     if (p->workspace > 0) ptr[n] = bound(&bind[n]);
-    const int before = enter(p->cpu);
+    const int before = set_threads(p->threads);
     const sw_status st = p->exec(p, ptr);
-    leave(p->cpu, before);
+    set_threads(before);
     return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
 }
 

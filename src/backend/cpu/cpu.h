@@ -32,6 +32,7 @@ struct sw__cpu_plan {
     void (*drop)(void *state);        /* frees state; NULL: sw__free */
     void *state;                      /* the op's own */
     size_t workspace;
+    int threads;                      /* 1 or the device's: see sw__cpu_plan_threads */
     char note[112];
 };
 
@@ -66,6 +67,10 @@ static inline int sw__cpu_threads(const sw__cpu *cpu, double work)
 {
     return work < 20000.0 ? 1 : cpu->threads;
 }
+
+/* To be called first by a plan function that hands its threads to a library: decides by the work (multiplications), and
+ * sets OpenMP's count, which oneDNN goes by when a primitive is made and run. */
+void sw__cpu_plan_threads(sw__cpu_plan *p, double work);
 
 /* This thread's number in its team. */
 int sw__cpu_thread(void);

@@ -12,6 +12,7 @@
 typedef struct conv_shape {
     sw__dnn_direction direction;
     dnnl_dims_t stride, dilate, pad_lo, pad_hi;
+    bool narrow;
 } conv_shape;
 
 #if DNNL_VERSION_MAJOR >= 3 /* a memory descriptor is a handle, a primitive descriptor is made in one call */
@@ -41,8 +42,10 @@ static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_
     return dnnl_matmul_primitive_desc_create(pd, e, a, b, bias, c, attr);
 }
 
-static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_primitive_attr_t attr,
-                             const conv_shape *s, dnnl_primitive_desc_t hint, md_ref x, md_ref w, md_ref bias, md_ref y)
+/* skip: so many of the implementations that oneDNN would take first. */
+static dnnl_status_t conv_pd_first(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_primitive_attr_t attr,
+                                   const conv_shape *s, dnnl_primitive_desc_t hint, md_ref x, md_ref w, md_ref bias,
+                                   md_ref y)
 {
     switch (s->direction) {
     case SW_DNN_GRAD_X:
@@ -57,6 +60,20 @@ static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_pr
                                                               w, bias, y, s->stride, s->dilate, s->pad_lo, s->pad_hi,
                                                               attr);
     }
+}
+
+static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_primitive_attr_t attr,
+                             const conv_shape *s, int skip, dnnl_primitive_desc_t hint, md_ref x, md_ref w, md_ref bias,
+                             md_ref y)
+{
+    dnnl_status_t st = conv_pd_first(pd, e, attr, s, hint, x, w, bias, y);
+    if (st != dnnl_success) return st;
+    for (; skip > 0 && st == dnnl_success; skip--) st = dnnl_primitive_desc_next_impl(*pd);
+    if (st != dnnl_success) {
+        dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+    }
+    return st;
 }
 #else /* a memory descriptor is a struct, a primitive descriptor is made of an op descriptor */
 typedef const dnnl_memory_desc_t *md_ref;
@@ -86,26 +103,35 @@ static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_
     return s == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attr, e, NULL) : s;
 }
 
-static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_primitive_attr_t attr,
-                             const conv_shape *s, dnnl_primitive_desc_t hint, md_ref x, md_ref w, md_ref bias, md_ref y)
+static dnnl_status_t conv_descriptor_of(dnnl_convolution_desc_t *d, const conv_shape *s, md_ref x, md_ref w, md_ref bias,
+                                        md_ref y)
 {
-    dnnl_convolution_desc_t d;
-    dnnl_status_t st;
     switch (s->direction) {
     case SW_DNN_GRAD_X:
-        st = dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, x, w, y, s->stride,
-                                                              s->dilate, s->pad_lo, s->pad_hi);
-        break;
+        return dnnl_dilated_convolution_backward_data_desc_init(d, dnnl_convolution_direct, x, w, y, s->stride,
+                                                                s->dilate, s->pad_lo, s->pad_hi);
     case SW_DNN_GRAD_W:
-        st = dnnl_dilated_convolution_backward_weights_desc_init(&d, dnnl_convolution_direct, x, w, NULL, y, s->stride,
-                                                                 s->dilate, s->pad_lo, s->pad_hi);
-        break;
+        return dnnl_dilated_convolution_backward_weights_desc_init(d, dnnl_convolution_direct, x, w, NULL, y, s->stride,
+                                                                   s->dilate, s->pad_lo, s->pad_hi);
     case SW_DNN_FORWARD:
     default:
-        st = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, dnnl_convolution_direct, x, w, bias,
-                                                        y, s->stride, s->dilate, s->pad_lo, s->pad_hi);
+        return dnnl_dilated_convolution_forward_desc_init(d, dnnl_forward_training, dnnl_convolution_direct, x, w, bias,
+                                                          y, s->stride, s->dilate, s->pad_lo, s->pad_hi);
     }
-    return st == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attr, e, hint) : st;
+}
+
+static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_primitive_attr_t attr,
+                             const conv_shape *s, int skip, dnnl_primitive_desc_t hint, md_ref x, md_ref w, md_ref bias,
+                             md_ref y)
+{
+    dnnl_convolution_desc_t d;
+    dnnl_primitive_desc_iterator_t it = NULL;
+    dnnl_status_t st = conv_descriptor_of(&d, s, x, w, bias, y);
+    if (st == dnnl_success) st = dnnl_primitive_desc_iterator_create(&it, &d, attr, e, hint);
+    for (; skip > 0 && st == dnnl_success; skip--) st = dnnl_primitive_desc_iterator_next(it);
+    if (st == dnnl_success) *pd = dnnl_primitive_desc_iterator_fetch(it);
+    if (it != NULL) dnnl_primitive_desc_iterator_destroy(it);
+    return st == dnnl_success && *pd == NULL ? dnnl_out_of_memory : st;
 }
 #endif
 
@@ -206,8 +232,8 @@ static size_t align_up(size_t bytes)
     return (bytes + WORKSPACE_ALIGN - 1) & ~(size_t)(WORKSPACE_ALIGN - 1);
 }
 
-/* The operand as oneDNN is to see it: from the caller's strides, or with the format left open. `groups` > 0 splits the
- * first axis of a weight. */
+/* A tensor as oneDNN is to see it: from its strides, or with the format left open. `groups` > 0 splits the first axis of
+ * a weight. */
 static dnnl_status_t describe(md *m, const sw__desc *d, bool any, int64_t groups)
 {
     dnnl_dims_t dim, stride;
@@ -358,17 +384,13 @@ static sw_status matmul_make(sw__dnn_job *j, const sw__dnn_operand *a, const sw_
                              const sw__dnn_operand *bias, const sw__dnn_operand *c)
 {
     SW_TRY(matmul_operands(j, a, b, bias, c));
-    md open; /* b with the format left open */
-    memset(&open, 0, sizeof open);
-    if (b->any) DNN_TRY(describe(&open, &b->desc, true, 0), "memory descriptor");
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = make_attr(&attr);
     if (s == dnnl_success)
-        s = matmul_pd(&pd, j->dnn->engine, attr, ref(&j->op[0].user), b->any ? ref(&open) : ref(&j->op[1].user),
+        s = matmul_pd(&pd, j->dnn->engine, attr, ref(&j->op[0].user), ref(&j->op[1].user),
                       bias != NULL ? ref(&j->op[3].user) : NULL, ref(&j->op[2].user));
     if (attr != NULL) dnnl_primitive_attr_destroy(attr);
-    if (b->any) md_free(&open);
     return s == dnnl_success ? finish(j, pd) : failed(s, "matmul");
 }
 
@@ -406,10 +428,17 @@ static sw_status conv_operands(sw__dnn_job *j, sw__dnn_direction dir, int64_t gr
     return bias != NULL ? add_operand(j, DNNL_ARG_BIAS, bias, false, 0) : SW_OK;
 }
 
-/* What the primitive is offered: operand o as it lies, or open. */
+/* What the primitive is offered. */
 static dnnl_status_t offer(const sw__dnn_operand *o, int64_t groups, md *m)
 {
-    return describe(m, &o->desc, o->any, groups > 1 ? groups : 0);
+    return describe(m, o->format == SW_DNN_GIVEN ? &o->want : &o->desc, o->format == SW_DNN_ANY, groups > 1 ? groups : 0);
+}
+
+static bool named(dnnl_primitive_desc_t pd, const char *start)
+{
+    const char *impl = "";
+    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl);
+    return strncmp(impl, start, strlen(start)) == 0;
 }
 
 static dnnl_status_t conv_descriptor(sw__dnn_job *j, const conv_shape *shape, const md offered[3], bool bias,
@@ -423,9 +452,21 @@ static dnnl_status_t conv_descriptor(sw__dnn_job *j, const conv_shape *shape, co
     if (s == dnnl_success && shape->direction != SW_DNN_FORWARD) {
         conv_shape forward = *shape;
         forward.direction = SW_DNN_FORWARD;
-        s = conv_pd(&hint, engine, attr, &forward, NULL, x, w, NULL, y);
+        s = conv_pd(&hint, engine, attr, &forward, 0, NULL, x, w, NULL, y);
     }
-    if (s == dnnl_success) s = conv_pd(pd, engine, attr, shape, hint, x, w, bias ? ref(&j->op[3].user) : NULL, y);
+    const md_ref b = bias ? ref(&j->op[3].user) : NULL;
+    if (s == dnnl_success) s = conv_pd(pd, engine, attr, shape, 0, hint, x, w, b, y);
+    if (s == dnnl_success && shape->narrow && named(*pd, "brgconv")) {
+        dnnl_primitive_desc_t other = NULL;
+        if (conv_pd(&other, engine, attr, shape, 1, hint, x, w, b, y) == dnnl_success) {
+            if (named(other, "jit")) {
+                dnnl_primitive_desc_destroy(*pd);
+                *pd = other;
+            } else {
+                dnnl_primitive_desc_destroy(other);
+            }
+        }
+    }
     if (hint != NULL) dnnl_primitive_desc_destroy(hint);
     if (attr != NULL) dnnl_primitive_attr_destroy(attr);
     return s;
@@ -446,11 +487,11 @@ static sw_status conv_make(sw__dnn_job *j, const conv_shape *shape, int64_t grou
     return s == dnnl_success ? finish(j, pd) : failed(s, "convolution");
 }
 
-sw_status sw__dnn_conv(sw__dnn *d, sw__dnn_direction direction, const sw__attr *attr, const sw__dnn_operand *x,
-                       const sw__dnn_operand *w, const sw__dnn_operand *bias, const sw__dnn_operand *y,
-                       sw__dnn_job **out)
+sw_status sw__dnn_conv(sw__dnn *d, sw__dnn_direction direction, const sw__attr *attr, bool narrow,
+                       const sw__dnn_operand *x, const sw__dnn_operand *w, const sw__dnn_operand *bias,
+                       const sw__dnn_operand *y, sw__dnn_job **out)
 {
-    conv_shape shape = {0};
+    conv_shape shape = {.narrow = narrow};
     shape_of(attr, direction, &shape);
     sw__dnn_job *j;
     SW_TRY(new_job(d, &j));

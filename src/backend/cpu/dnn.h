@@ -17,12 +17,14 @@ sw_status sw__dnn_open(int simd_level, sw__dnn **out);
 void sw__dnn_close(sw__dnn *d);
 void sw__dnn_version(char *buf, size_t size); /* "2.6.3", of the library that is running */
 
-/* An f32 operand as it lies in memory: desc, and which of the pointers given to sw__dnn_run is its. `any`: the primitive
- * may choose a better format, at the price of a reorder in each run. */
+/* An f32 operand: as it lies in memory (desc), which of the pointers given to sw__dnn_run is its (slot), and how the
+ * primitive takes it: as it lies, in the strides of `want`, or in whatever format it likes best. Where that differs from
+ * desc, each run pays for a reorder. */
+typedef enum sw__dnn_format { SW_DNN_AS_IT_LIES, SW_DNN_GIVEN, SW_DNN_ANY } sw__dnn_format;
 typedef struct sw__dnn_operand {
-    sw__desc desc;
+    sw__desc desc, want;
     int slot;
-    bool any;
+    sw__dnn_format format;
 } sw__dnn_operand;
 
 /* c = a b + bias. All of one rank >= 2; batch axes of a or b may be 1 (broadcast). bias: rank 1 of N, NULL if none.
@@ -33,10 +35,11 @@ sw_status sw__dnn_matmul(sw__dnn *d, const sw__dnn_operand *a, const sw__dnn_ope
 typedef enum sw__dnn_direction { SW_DNN_FORWARD, SW_DNN_GRAD_X, SW_DNN_GRAD_W } sw__dnn_direction;
 
 /* x [N, C, …], w [O, C/groups, …], bias [O] or NULL (FORWARD only), y [N, O, …]; for gradients the same tensors are the
- * gradients where they are results. conv: attributes (strides, pads, dilation, groups). */
-sw_status sw__dnn_conv(sw__dnn *d, sw__dnn_direction direction, const sw__attr *attr, const sw__dnn_operand *x,
-                       const sw__dnn_operand *w, const sw__dnn_operand *bias, const sw__dnn_operand *y,
-                       sw__dnn_job **out);
+ * gradients where they are results. attr: strides, pads, dilation, groups. narrow: pass over implementations called
+ * "brgconv" if there is another vectorised one; they are slow on images few pixels wide. */
+sw_status sw__dnn_conv(sw__dnn *d, sw__dnn_direction direction, const sw__attr *attr, bool narrow,
+                       const sw__dnn_operand *x, const sw__dnn_operand *w, const sw__dnn_operand *bias,
+                       const sw__dnn_operand *y, sw__dnn_job **out);
 
 size_t sw__dnn_workspace(const sw__dnn_job *j); /* bytes, 64-byte aligned */
 /* ptr[slot] of each operand. Threads: those of omp_get_max_threads(), the same as when the job was made. */

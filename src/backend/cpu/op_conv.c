@@ -87,25 +87,31 @@ bool sw__cpu_conv_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
 
 /* ---- oneDNN ---------------------------------------------------------------------------------------------------------- */
 
-/* The strides of axes of size 1 mean nothing, but oneDNN compares them with those of its formats: rewrite an image that
- * is channels last to the exact strides. */
+/* The primitive works channels last: fast for all sizes, where plain NCHW and, for few channels, "any" end in slow
+ * paths. Strides of axes of size 1 mean nothing, but oneDNN compares them with those of its formats: so an image that is
+ * channels last is described by the exact strides. */
 static sw__dnn_operand image(const sw__desc *d, int slot)
 {
-    sw__dnn_operand o = {.desc = *d, .slot = slot, .any = !channels_last(d)};
-    if (!o.any) o.desc = sw__cpu_channels_last((sw_dtype)d->dtype, d->rank, d->dim);
+    sw__dnn_operand o = {.desc = *d, .slot = slot, .format = SW_DNN_GIVEN};
+    o.want = sw__cpu_channels_last((sw_dtype)d->dtype, d->rank, d->dim);
+    if (channels_last(d)) o.desc = o.want;
     return o;
 }
 
 static sw_status plan_dnn(sw__cpu_plan *p, conv *s)
 {
+    const sw__conv *const c = &s->c;
+    sw__cpu_plan_threads(p, (double)(c->n * c->groups * c->o * c->c) * (double)(c->y[0] * c->y[1] * c->y[2]) *
+                                (double)(c->w[0] * c->w[1] * c->w[2]));
     const sw__dnn_operand x = image(&p->desc[s->x], s->x), y = image(&p->desc[s->y], s->y);
-    const sw__dnn_operand w = {.desc = p->desc[s->w], .slot = s->w, .any = true};
+    const sw__dnn_operand w = {.desc = p->desc[s->w], .slot = s->w, .format = SW_DNN_ANY};
     sw__dnn_operand bias = {.slot = 2};
     if (s->bias >= 0) {
         bias.desc = p->desc[s->bias];
         bias.desc.stride[0] = 1;
     }
-    SW_TRY(sw__dnn_conv(p->cpu->dnn, s->c.direction, &p->attr, &x, &w, s->bias >= 0 ? &bias : NULL, &y, &s->job));
+    const bool narrow = c->y[2] <= 4 && c->c >= 64;
+    SW_TRY(sw__dnn_conv(p->cpu->dnn, s->c.direction, &p->attr, narrow, &x, &w, s->bias >= 0 ? &bias : NULL, &y, &s->job));
     p->workspace = sw__dnn_workspace(s->job);
     snprintf(p->note, sizeof p->note, "%s", sw__dnn_note(s->job));
     return SW_OK;

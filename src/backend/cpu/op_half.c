@@ -119,6 +119,7 @@ sw_status sw__cpu_half_plan(sw__cpu_plan *p)
     if (s->inner == NULL) return sw__no_memory(sizeof *s->inner, "a planned op");
     widen(p, s);
     SW_TRY(sw__cpu_ops[p->d.op].plan(s->inner));
+    p->threads = s->inner->threads;
     const sw__desc *const y = &p->d.out[0];
     if (is_half(y) && !sw__cpu_packed(y)) {
         s->narrow = p->workspace;

@@ -162,6 +162,15 @@ static sw_status exec_nothing(sw__cpu_plan *p, void *const *ptr)
     return SW_OK;
 }
 
+static sw_status exec_own(sw__cpu_plan *p, void *const *ptr)
+{
+    const matmul *const s = p->state;
+    const int n = p->d.n_in;
+    sw__gemm_own(&s->g, p->cpu->simd, p->threads, ptr[0], ptr[1], n > 2 ? ptr[2] : NULL, ptr[n],
+                 ptr[n + 1]);
+    return SW_OK;
+}
+
 static sw_status exec_loops(sw__cpu_plan *p, void *const *ptr)
 {
     const matmul *const s = p->state;
@@ -174,6 +183,21 @@ static void drop(void *state)
 {
     sw__dnn_free(((matmul *)state)->job);
     sw__free(state);
+}
+
+static double work_of(const sw__gemm *g)
+{
+    double work = (double)g->m * (double)g->n * (double)g->k;
+    for (int i = 0; i < g->rank; i++) work *= (double)g->batch[i];
+    return work;
+}
+
+/* oneDNN's AVX-512 product reads a wide right side where it lies, row by row, each row in other pages: half the speed of a
+ * packed one, save where its rows are a power of two apart, which it packs. */
+static bool own_wins(const sw__cpu *cpu, const sw__gemm *g)
+{
+    return cpu->simd == SW_SIMD_AVX512 && g->bn == 1 && g->n >= 2560 && (g->bk & (g->bk - 1)) != 0 && g->m >= 64 &&
+           g->k >= 64 && sw__gemm_own_can(g);
 }
 
 sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
@@ -191,10 +215,18 @@ sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
     }
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
-    if (t == SW_F32 && s->g.k > 0 && dnn_can(&s->g)) {
+    sw__cpu_plan_threads(p, work_of(&s->g));
+    if (t == SW_F32 && s->g.k > 0 && dnn_can(&s->g) && !own_wins(p->cpu, &s->g)) {
         p->exec = exec_dnn;
         const sw_status st = plan_dnn(p, s);
         if (st != SW_ERR_UNSUPPORTED) return st;
+    }
+    p->workspace = 0;
+    if (t == SW_F32 && sw__gemm_own_can(&s->g)) {
+        p->exec = exec_own;
+        p->workspace = sw__gemm_own_workspace(&s->g, p->cpu->simd, p->threads);
+        snprintf(p->note, sizeof p->note, "own:%s", sw__simd_name(p->cpu->simd));
+        return SW_OK;
     }
     p->exec = exec_loops;
     snprintf(p->note, sizeof p->note, "loops:%s", sw_dtype_name(t));

@@ -1,0 +1,70 @@
+/* simd_vec.h: a vector of floats at the instruction set that a *_simd.c is compiled for: load, store, broadcast,
+ * multiply-add, and the first n of a vector. Included by *_simd.c only. */
+#ifndef SW_BACKEND_CPU_SIMD_VEC_H
+#define SW_BACKEND_CPU_SIMD_VEC_H
+
+#include <stdint.h>
+
+#if SW_SIMD_LEVEL == 2
+#include <immintrin.h>
+#define VL 16
+typedef __m512 vf;
+typedef __mmask16 vmask;
+static inline vmask v_first(int64_t n) { return (__mmask16)(n >= 16 ? 0xffffu : n > 0 ? (1u << n) - 1u : 0u); }
+static inline vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline vf v_load_some(const float *p, vmask m) { return _mm512_maskz_loadu_ps(m, p); }
+static inline void v_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
+static inline void v_store_some(float *p, vmask m, vf v) { _mm512_mask_storeu_ps(p, m, v); }
+static inline vf v_set(float x) { return _mm512_set1_ps(x); }
+static inline vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vf v_relu(vf a) { return _mm512_max_ps(_mm512_setzero_ps(), a); } /* NaN: the second operand */
+#elif SW_SIMD_LEVEL == 1
+#include <immintrin.h>
+#define VL 8
+typedef __m256 vf;
+typedef __m256i vmask;
+static inline vmask v_first(int64_t n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(n > 8 ? 8 : n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+static inline vf v_load(const float *p) { return _mm256_loadu_ps(p); }
+static inline vf v_load_some(const float *p, vmask m) { return _mm256_maskload_ps(p, m); }
+static inline void v_store(float *p, vf v) { _mm256_storeu_ps(p, v); }
+static inline void v_store_some(float *p, vmask m, vf v) { _mm256_maskstore_ps(p, m, v); }
+static inline vf v_set(float x) { return _mm256_set1_ps(x); }
+static inline vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vf v_relu(vf a) { return _mm256_max_ps(_mm256_setzero_ps(), a); }
+#else
+#define VL 4
+typedef float vf __attribute__((vector_size(16)));
+typedef float vfu __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int64_t vmask; /* how many */
+static inline vmask v_first(int64_t n) { return n > 4 ? 4 : n; } /* may be negative: none */
+static inline vf v_load(const float *p) { return *(const vfu *)p; }
+static inline vf v_load_some(const float *p, vmask m)
+{
+    return (vf){m > 0 ? p[0] : 0, m > 1 ? p[1] : 0, m > 2 ? p[2] : 0, m > 3 ? p[3] : 0};
+}
+static inline void v_store(float *p, vf v) { *(vfu *)p = v; }
+static inline void v_store_some(float *p, vmask m, vf v)
+{
+    for (int64_t i = 0; i < m; i++) p[i] = v[i];
+}
+static inline vf v_set(float x) { return (vf){x, x, x, x}; }
+static inline vf v_add(vf a, vf b) { return a + b; }
+static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
+static inline vf v_relu(vf a)
+{
+    return (vf){a[0] < 0 ? 0 : a[0], a[1] < 0 ? 0 : a[1], a[2] < 0 ? 0 : a[2], a[3] < 0 ? 0 : a[3]};
+}
+#endif
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#endif
