@@ -161,12 +161,48 @@ static void test_combinations(void **state)
     }
 }
 
+/* An optimiser's step as it is written in nn: most of its ops are combined; states are updated in place. */
+static void test_adam(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        maker m;
+        const int64_t n = form & 1 ? 5000 : 37;
+        begin(&m, 1, &n, 0);
+        const int p = load_dense(&m, SW_F32, ALL), g = load_dense(&m, SW_F32, ALL), m0 = load_dense(&m, SW_F32, ALL);
+        const int v0 = load_dense(&m, SW_F32, ALL), rate = load_dense(&m, SW_F32, 0), spread = load_dense(&m, SW_F32, 0);
+        const int a = constant(&m, SW_F32, 0.9), b = constant(&m, SW_F32, 0.1), eps = constant(&m, SW_F32, 1e-3);
+        const int gg = calc(&m, SW_OP_MUL, SW_F32, g, g, -1);
+        const int ma = calc(&m, SW_OP_MUL, SW_F32, m0, a, -1), gb = calc(&m, SW_OP_MUL, SW_F32, b, g, -1);
+        const int va = calc(&m, SW_OP_MUL, SW_F32, v0, a, -1), ggb = calc(&m, SW_OP_MUL, SW_F32, gg, b, -1);
+        const int m1 = calc(&m, SW_OP_ADD, SW_F32, ma, gb, -1);
+        const int v1 = form & 2 ? calc(&m, SW_OP_ADD, SW_F32, ggb, va, -1) : calc(&m, SW_OP_ADD, SW_F32, va, ggb, -1);
+        const int root = calc(&m, SW_OP_MUL, SW_F32, calc(&m, SW_OP_SQRT, SW_F32, v1, -1, -1), spread, -1);
+        const int den = form & 2 ? calc(&m, SW_OP_ADD, SW_F32, eps, root, -1) : calc(&m, SW_OP_ADD, SW_F32, root, eps, -1);
+        const int step = calc(&m, SW_OP_DIV, SW_F32, calc(&m, SW_OP_MUL, SW_F32, m1, rate, -1), den, -1);
+        store_dense(&m, SW_F32, ALL, m1);
+        store_dense(&m, SW_F32, ALL, v1);
+        store_dense(&m, SW_F32, ALL, calc(&m, SW_OP_SUB, SW_F32, p, step, -1));
+        fill_all(&m);
+        for (int64_t e = 0; e < n; e++) write_number(m.data[3], SW_F32, e, (number){ .f = (double)pick(0, 16) / 8 });
+        write_number(m.data[5], SW_F32, 0, (number){ .f = 1.5 });
+        const int taken[3] = { 2, 3, 0 };
+        for (int k = 0; k < 3; k++) {
+            free(m.data[6 + k]);
+            m.data[6 + k] = m.data[taken[k]];
+            m.alias[6 + k] = taken[k];
+        }
+        check_within(&m, 1e-6, true);
+        finish(&m);
+    }
+}
+
 /* ---- movement ----------------------------------------------------------------------------------------------------------------- */
 
 static void test_transpose(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = { { 5, 7, 3 }, { 2, 33, 65 }, { 64, 6, 28 }, { 3, 600, 2 } };
+    static const int64_t shapes[][3] = { { 5, 7, 3 }, { 2, 33, 65 }, { 64, 6, 28 }, { 3, 600, 2 }, { 40, 70, 50 }, { 1, 100, 1500 } };
     static const int orders[][3] = { { 0, 2, 1 }, { 2, 1, 0 }, { 1, 0, 2 }, { 2, 0, 1 } };
     for (size_t s = 0; s < SW_COUNT(shapes); s++) {
         for (size_t k = 0; k < SW_COUNT(orders); k++) {
@@ -609,7 +645,7 @@ int main(void)
     sw__rng_init(&rng, 1, 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ops), cmocka_unit_test(test_casts), cmocka_unit_test(test_memory_types), cmocka_unit_test(test_where),
-        cmocka_unit_test(test_combinations), cmocka_unit_test(test_transpose), cmocka_unit_test(test_pad), cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_combinations), cmocka_unit_test(test_adam), cmocka_unit_test(test_transpose), cmocka_unit_test(test_pad), cmocka_unit_test(test_gather),
         cmocka_unit_test(test_gather_elements), cmocka_unit_test(test_index_and_random), cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_softmax), cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_column_sums),
         cmocka_unit_test(test_long_sums), cmocka_unit_test(test_random_kernels),

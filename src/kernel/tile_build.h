@@ -23,9 +23,13 @@ typedef enum sw__class {
 /* How an instruction is combined with others. */
 typedef enum sw__pattern {
     SW__PLAIN,
-    SW__ABSORBED,  /* computed by its only user */
+    SW__ABSORBED,  /* computed inside its only user, in a register */
+    SW__BESIDE,    /* computed by its user as a second result */
     SW__FMA,       /* ADD or SUB with operand `which` an absorbed MUL */
-    SW__AXPBY,     /* ADD of two absorbed MULs by scalars */
+    SW__AXPBY,     /* ADD of two absorbed MULs by scalars; which = 1 or 2: that one is of an absorbed square */
+    SW__SQRT_FMA,  /* ADD of a scalar and an absorbed MUL of an absorbed SQRT by a scalar */
+    SW__SUB_DIV,   /* SUB of an absorbed DIV of an absorbed MUL by a scalar */
+    SW__ADAM,      /* SUB_DIV of values that are BESIDE: AXPBYs, one of a square */
     SW__WHERE_LT,  /* WHERE of an absorbed LT */
     SW__DOT        /* REDUCE_SUM of an absorbed MUL */
 } sw__pattern;

@@ -2,6 +2,10 @@
  * set; tile_compile.c puts them into bytecode through the table at the end. */
 #include "kernel/tile_math_simd.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #define DST(T) T *const d = t->slot[i->d]
 #define SRC(T, x) const T *const x = t->slot[i->x]
 
@@ -257,13 +261,40 @@ FUSED3(fma, x *y + z)
 FUSED3(fms, x *y - z)
 FUSED3(fnma, z - x * y)
 
-static void axpby(const sw__tinst *i, sw__tctx *t, size_t n)
+/* Pairs and chains that optimisers are made of; b is a scalar. */
+#define CHAIN(name, expr)                                                                                              \
+    static void name(const sw__tinst *i, sw__tctx *t, size_t n)                                                        \
+    {                                                                                                                  \
+        DST(f32);                                                                                                      \
+        SRC(f32, a);                                                                                                   \
+        SRC(f32, c);                                                                                                   \
+        SRC(f32, e);                                                                                                   \
+        const f32 b = *(const f32 *)t->slot[i->b];                                                                     \
+        expr                                                                                                           \
+    }
+CHAIN(axpby, const f32 s = e[0]; SIMD_LOOP for (size_t k = 0; k < n; k++) d[k] = a[k] * b + c[k] * s;)
+CHAIN(axpby2, const f32 s = e[0]; SIMD_LOOP for (size_t k = 0; k < n; k++) d[k] = a[k] * b + c[k] * c[k] * s;)
+CHAIN(sqrt_fma, const f32 s = c[0]; (void)e; SIMD_LOOP for (size_t k = 0; k < n; k++) d[k] = sqrtf(a[k]) * b + s;)
+CHAIN(sub_div, SIMD_LOOP for (size_t k = 0; k < n; k++) d[k] = c[k] - a[k] * b / e[k];)
+
+/* The step of Adam, whose ops one after the other would wait for memory and for the divider in turns. */
+static void adam(const sw__tinst *i, sw__tctx *t, size_t n)
 {
     DST(f32);
     SRC(f32, a);
+    SRC(f32, b);
     SRC(f32, c);
-    const f32 y = *(const f32 *)t->slot[i->b], z = *(const f32 *)t->slot[i->e];
-    SIMD_LOOP for (size_t k = 0; k < n; k++) d[k] = a[k] * y + c[k] * z;
+    SRC(f32, e);
+    f32 *const m = t->slot[i->more[SW__ADAM_M]], *const v = t->slot[i->more[SW__ADAM_V]], s[SW__ADAM_SLOTS];
+    for (int k = SW__ADAM_OUT; k < SW__ADAM_SLOTS; k++) s[k] = *(const f32 *)t->slot[i->more[k]];
+    const f32 keep_m = s[SW__ADAM_KEEP_M], new_m = s[SW__ADAM_NEW_M], keep_v = s[SW__ADAM_KEEP_V];
+    const f32 new_v = s[SW__ADAM_NEW_V], rate = s[SW__ADAM_RATE], spread = s[SW__ADAM_SPREAD], eps = s[SW__ADAM_EPS];
+    SIMD_LOOP for (size_t k = 0; k < n; k++) {
+        const f32 g = a[k], p = e[k], m1 = b[k] * keep_m + g * new_m, v1 = c[k] * keep_v + g * g * new_v;
+        m[k] = m1;
+        v[k] = v1;
+        d[k] = p - m1 * rate / (sqrtf(v1) * spread + eps);
+    }
 }
 
 #define WHERE_LT(name, Aa, Bb)                                                                                         \
@@ -288,24 +319,97 @@ WHERE_LT(where_lt_sv, a0, b[k])
 
 /* ---- random ----------------------------------------------------------------------------------------------------------- */
 
-/* Neighbours in a block of four share one call, so that a run of elements costs a quarter of a call each. */
+/* BLOCKS neighbouring blocks of Philox 4x32-10 (base/philox.c) side by side, one in each 64-bit lane. Only the low half of
+ * a lane counts: the multiplication ignores the rest. Intrinsics, as compilers do not find this instruction. */
+#if defined(__AVX512F__)
+enum { BLOCKS = 8 };
+typedef __m512i lanes;
+#define MULTIPLY(x, y) _mm512_mul_epu32(x, y)
+#define HIGH_HALF(x) _mm512_srli_epi64(x, 32)
+#define XOR(x, y) _mm512_xor_si512(x, y)
+#define SPREAD_LANES(x) _mm512_set1_epi64((long long)(x))
+#elif defined(__AVX2__)
+enum { BLOCKS = 4 };
+typedef __m256i lanes;
+#define MULTIPLY(x, y) _mm256_mul_epu32(x, y)
+#define HIGH_HALF(x) _mm256_srli_epi64(x, 32)
+#define XOR(x, y) _mm256_xor_si256(x, y)
+#define SPREAD_LANES(x) _mm256_set1_epi64x((long long)(x))
+#elif defined(__SSE2__)
+enum { BLOCKS = 2 };
+typedef __m128i lanes;
+#define MULTIPLY(x, y) _mm_mul_epu32(x, y)
+#define HIGH_HALF(x) _mm_srli_epi64(x, 32)
+#define XOR(x, y) _mm_xor_si128(x, y)
+#define SPREAD_LANES(x) _mm_set1_epi64x((long long)(x))
+#else
+enum { BLOCKS = 1 };
+#endif
+enum { RUN = 4 * BLOCKS };
+
+#if defined(__SSE2__)
+static void philox_run(u32 *d, u64 block, u64 count, const u32 *key)
+{
+    u64 low[BLOCKS], high[BLOCKS], word[4][BLOCKS];
+    u32 key0 = key[0], key1 = key[1];
+    lanes c0, c1, c2 = SPREAD_LANES(count & 0xFFFFFFFFu), c3 = SPREAD_LANES(count >> 32);
+    for (u64 j = 0; j < BLOCKS; j++) {
+        low[j] = block + j;
+        high[j] = (block + j) >> 32;
+    }
+    memcpy(&c0, low, sizeof c0);
+    memcpy(&c1, high, sizeof c1);
+    for (int round = 0; round < 10; round++) {
+        const lanes p0 = MULTIPLY(c0, SPREAD_LANES(0xD2511F53u)), p1 = MULTIPLY(c2, SPREAD_LANES(0xCD9E8D57u));
+        c0 = XOR(XOR(HIGH_HALF(p1), c1), SPREAD_LANES(key0));
+        c2 = XOR(XOR(HIGH_HALF(p0), c3), SPREAD_LANES(key1));
+        c1 = p1;
+        c3 = p0;
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+    memcpy(word[0], &c0, sizeof c0);
+    memcpy(word[1], &c1, sizeof c1);
+    memcpy(word[2], &c2, sizeof c2);
+    memcpy(word[3], &c3, sizeof c3);
+    for (int j = 0; j < BLOCKS; j++) {
+        for (int w = 0; w < 4; w++) d[4 * j + w] = (u32)word[w][j];
+    }
+}
+#else
+static void philox_run(u32 *d, u64 block, u64 count, const u32 *key)
+{
+    const u32 counter[4] = { (u32)block, (u32)(block >> 32), (u32)count, (u32)(count >> 32) };
+    sw__philox(counter, key, d);
+}
+#endif
+
+static bool consecutive(const i64 *a)
+{
+    i64 off = a[0] & 3;
+    _Pragma("omp simd reduction(|:off)") for (i64 k = 0; k < RUN; k++) off |= a[k] - k - a[0];
+    return off == 0;
+}
+
+/* Elements mostly come in runs. */
 static void random_bits(const sw__tinst *i, sw__tctx *t, size_t n)
 {
     DST(u32);
     SRC(i64, a);
     const u64 count = (u64) * (const i64 *)t->slot[i->b];
-    u64 block = 0;
-    u32 words[4] = { 0 };
-    bool have = false;
-    for (size_t k = 0; k < n; k++) {
-        const u64 element = (u64)a[k];
-        if (!have || element / 4 != block) {
-            block = element / 4;
-            have = true;
-            const u32 counter[4] = { (u32)block, (u32)(block >> 32), (u32)count, (u32)(count >> 32) };
-            sw__philox(counter, i->access->key, words);
+    const u32 *const key = i->access->key;
+    for (size_t k = 0; k < n;) {
+        if (n - k >= RUN && consecutive(a + k)) {
+            philox_run(d + k, (u64)a[k] / 4, count, key);
+            k += RUN;
+            continue;
         }
-        d[k] = words[element % 4];
+        const u64 element = (u64)a[k], block = element / 4;
+        const u32 counter[4] = { (u32)block, (u32)(block >> 32), (u32)count, (u32)(count >> 32) };
+        u32 words[4];
+        sw__philox(counter, key, words);
+        do d[k] = words[(u64)a[k] % 4];
+        while (++k < n && (u64)a[k] / 4 == block && (u64)a[k] % 4 != 0);
     }
 }
 
@@ -361,7 +465,7 @@ const sw__tile_table SIMD_NAME(sw__tile_table) = {
     .cast = { [SW_F32] = CAST_ROW(f32), [SW_F64] = CAST_ROW(f64), [SW_I32] = CAST_ROW(i32), [SW_I64] = CAST_ROW(i64),
               [SW_U8] = CAST_ROW(u8), [SW_BOOL] = CAST_ROW(bool), [SW_U32] = CAST_ROW(u32) },
     .fma = { { fma_vvv, fma_vsv, fma_vss }, { fms_vvv, fms_vsv, fms_vss }, { fnma_vvv, fnma_vsv, fnma_vss } },
-    .axpby = axpby,
+    .axpby = axpby, .axpby2 = axpby2, .sqrt_fma = sqrt_fma, .sub_div = sub_div, .adam = adam,
     .where_lt = { where_lt_vv, where_lt_vs, where_lt_sv },
     .random = random_bits,
 };

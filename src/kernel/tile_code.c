@@ -93,7 +93,7 @@ static void set_classes(sw__builder *b)
     sw__tile_program *const p = b->p;
     const sw__kernel *const k = b->k;
     const bool whole = p->tile_cols == p->cols;
-    const bool pieces_may = p->mode == SW__MODE_POINT && !whole && p->rows >= 4;
+    const bool pieces_may = p->mode == SW__MODE_POINT && !whole && !p->window && p->rows >= 4;
     const bool hoist = p->rows > 1 && (pieces_may || (whole && p->mode != SW__MODE_COLS));
     bool worth = false;
     for (int32_t j = 0; j < k->n_insts; j++) {
@@ -111,7 +111,7 @@ static void set_classes(sw__builder *b)
 
 static bool rows_apart(const sw__tile_program *p) /* values of the row have blocks of their own */
 {
-    return p->mode != SW__MODE_COLS && p->tile_cols < p->cols;
+    return p->mode != SW__MODE_COLS && p->tile_cols < p->cols && !p->window;
 }
 
 static bool phases_apart(const sw__tile_program *p) /* a phase has its own walk over the row */
@@ -155,10 +155,14 @@ static int store_block(sw__builder *b, int32_t j)
     const sw__kvalue *const v = &b->value[j];
     const uint32_t strides = own_mask(k, &k->inst[j]);
     uint32_t all = 0;
-    for (int x = 0; x < k->rank; x++) all |= k->extent[x] != 1 ? 1u << x : 0;
+    bool empty = false; /* then nothing is stored, and strides say nothing */
+    for (int x = 0; x < k->rank; x++) {
+        all |= k->extent[x] != 1 ? 1u << x : 0;
+        empty |= k->extent[x] == 0;
+    }
     const bool full = k->reduced == 0 || (v->mask & k->reduced & all);
     const uint32_t wanted = full ? all : all & ~k->reduced;
-    if (strides != wanted) refuse(b, j, "a store must reach each point of the domain (of the kept axes) once");
+    if (strides != wanted && !empty) refuse(b, j, "a store must reach each point of the domain (of the kept axes) once");
     if (v->cls == SW__UNI) return SW__BLK_ONCE;
     if (b->p->mode == SW__MODE_COLS) return full ? sw__tile_block(0) : SW__BLK_POST;
     if (full) return block_of_phase(b, b->p->last_full);
@@ -209,18 +213,104 @@ static bool scales(const sw__builder *b, int32_t v) /* a MUL with one scalar ope
     return is_scalar(b, b->k->inst[v].a) != is_scalar(b, b->k->inst[v].b);
 }
 
+/* The operand of a scaling MUL that is no scalar. */
+static int32_t scaled(const sw__builder *b, int32_t mul)
+{
+    const sw__inst *const i = &b->k->inst[mul];
+    return is_scalar(b, i->a) ? i->b : i->a;
+}
+
+static bool scaled_square(const sw__builder *b, int32_t mul)
+{
+    const int32_t v = scaled(b, mul);
+    return calc_f32(b, v, SW_OP_MUL) && b->k->inst[v].a == b->k->inst[v].b && absorbable(b, v, mul, SW_OP_MUL);
+}
+
+static void absorb(sw__builder *b, int32_t v) { b->value[v].pattern = SW__ABSORBED; }
+
+static void combine_axpby(sw__builder *b, int32_t v)
+{
+    const sw__inst *const i = &b->k->inst[v];
+    sw__kvalue *const x = &b->value[v];
+    x->pattern = SW__AXPBY;
+    x->which = scaled_square(b, i->a) ? 1 : scaled_square(b, i->b) ? 2 : 0;
+    if (x->which) absorb(b, scaled(b, x->which == 1 ? i->a : i->b));
+    absorb(b, i->a);
+    absorb(b, i->b);
+}
+
+static void combine_fma(sw__builder *b, int32_t v, int which)
+{
+    const sw__inst *const i = &b->k->inst[v];
+    const int32_t mul = which == 0 ? i->a : i->b, other = which == 0 ? i->b : i->a;
+    sw__kvalue *const x = &b->value[v];
+    x->pattern = SW__FMA;
+    x->which = (uint8_t)which;
+    if (i->op == SW_OP_ADD && is_scalar(b, other) && scales(b, mul) && absorbable(b, scaled(b, mul), mul, SW_OP_SQRT)) {
+        x->pattern = SW__SQRT_FMA;
+        absorb(b, scaled(b, mul));
+    }
+    absorb(b, mul);
+}
+
+static bool scaled_quotient(const sw__builder *b, int32_t v, int32_t user)
+{
+    if (!absorbable(b, v, user, SW_OP_DIV)) return false;
+    const sw__inst *const i = &b->k->inst[v];
+    return !is_scalar(b, i->b) && absorbable(b, i->a, v, SW_OP_MUL) && scales(b, i->a);
+}
+
+static bool stored(const sw__builder *b, int32_t v)
+{
+    for (int32_t j = v + 1; j < b->k->n_insts; j++) {
+        if (b->k->inst[j].kop == SW_K_STORE && b->k->inst[j].a == v) return true;
+    }
+    return false;
+}
+
+/* A moment of Adam: wanted by the step and by a store, which comes at the end. */
+static bool is_moment(const sw__builder *b, int32_t v, int32_t user, bool squares)
+{
+    const sw__kvalue *const x = &b->value[v], *const u = &b->value[user];
+    return x->pattern == SW__AXPBY && (x->which != 0) == squares && x->uses == 2 && stored(b, v) && x->cls == SW__TILED &&
+           u->cls == SW__TILED && x->phase == u->phase;
+}
+
+static int32_t sqrt_operand(const sw__builder *b, int32_t v) /* of a SQRT_FMA */
+{
+    const sw__inst *const i = &b->k->inst[v];
+    return b->k->inst[scaled(b, b->value[v].which == 0 ? i->a : i->b)].a;
+}
+
+/* SUB_DIV of a mean and a SQRT_FMA of a mean of squares of the same value: Adam's step. */
+static void combine_adam(sw__builder *b, int32_t v)
+{
+    const sw__inst *const i = &b->k->inst[v], *const div = &b->k->inst[i->b];
+    const int32_t m = scaled(b, div->a), den = div->b;
+    if (!is_moment(b, m, v, false) || b->value[den].pattern != SW__SQRT_FMA || b->value[den].uses != 1) return;
+    const int32_t w = sqrt_operand(b, den);
+    if (!is_moment(b, w, v, true)) return;
+    const sw__inst *const mean = &b->k->inst[m], *const squares = &b->k->inst[w];
+    const int32_t g = b->k->inst[scaled(b, b->value[w].which == 1 ? squares->a : squares->b)].a;
+    if (scaled(b, mean->a) != g && scaled(b, mean->b) != g) return;
+    b->value[v].pattern = SW__ADAM;
+    b->value[m].pattern = b->value[w].pattern = SW__BESIDE;
+    absorb(b, den);
+}
+
 static void combine_add(sw__builder *b, int32_t v)
 {
     const sw__inst *const i = &b->k->inst[v];
     const bool first = absorbable(b, i->a, v, SW_OP_MUL), second = absorbable(b, i->b, v, SW_OP_MUL);
-    sw__kvalue *const x = &b->value[v];
     if (i->op == SW_OP_ADD && first && second && i->a != i->b && scales(b, i->a) && scales(b, i->b)) {
-        x->pattern = SW__AXPBY;
-        b->value[i->a].pattern = b->value[i->b].pattern = SW__ABSORBED;
+        combine_axpby(b, v);
     } else if (first || second) {
-        x->pattern = SW__FMA;
-        x->which = first ? 0 : 1;
-        b->value[first ? i->a : i->b].pattern = SW__ABSORBED;
+        combine_fma(b, v, first ? 0 : 1);
+    } else if (i->op == SW_OP_SUB && scaled_quotient(b, i->b, v)) {
+        b->value[v].pattern = SW__SUB_DIV;
+        absorb(b, b->k->inst[i->b].a);
+        absorb(b, i->b);
+        combine_adam(b, v);
     }
 }
 
@@ -407,6 +497,7 @@ static bool contiguous(const sw__builder *b, const sw__inst *i, int block)
     const sw__tile_program *const p = b->p;
     const bool one_row = block == SW__BLK_POST || p->tile_rows == 1;
     int64_t stride = 1;
+    if (p->window) return false;
     for (int x = p->rank - 1; x >= (one_row ? p->group2 : p->group1); x--) {
         if (p->extent[x] != 1 && i->stride[x] != stride) return false;
         stride *= p->extent[x];
@@ -427,9 +518,7 @@ static bool in_place(const sw__builder *b, int block, int32_t v)
 /* The value is stored as it is, and another store could overwrite it: copy it first. */
 static bool copied_through(const sw__builder *b, int32_t v)
 {
-    bool stored = false;
-    for (int32_t j = v + 1; j < b->k->n_insts; j++) stored |= b->k->inst[j].kop == SW_K_STORE && b->k->inst[j].a == v;
-    return stored && b->n_stores > 1;
+    return b->n_stores > 1 && stored(b, v);
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------------------------------ */
@@ -564,13 +653,93 @@ static void emit_fma(sw__builder *b, int block, int32_t v, int len)
                                 .c = z, .len = (uint8_t)len, .name = names[form] });
 }
 
+/* Both operands of the ADD are MULs by scalars; a squared one goes second. */
 static void emit_axpby(sw__builder *b, int block, int32_t v, int len)
 {
     const sw__inst *const i = &b->k->inst[v];
+    const int which = b->value[v].which;
+    const int32_t first = which == 1 ? i->b : i->a, second = which == 1 ? i->a : i->b;
     bool scalar;
     sw__tinst t = { .fn = b->table.calc->axpby, .len = (uint8_t)len, .name = "axpby" };
-    mul_operands(b, block, i->a, len, &t.a, &t.b, &scalar);
-    mul_operands(b, block, i->b, len, &t.c, &t.e, &scalar);
+    mul_operands(b, block, first, len, &t.a, &t.b, &scalar);
+    if (which == 0) {
+        mul_operands(b, block, second, len, &t.c, &t.e, &scalar);
+    } else {
+        const sw__inst *const mul = &b->k->inst[second];
+        const int32_t square = scaled(b, second);
+        t.c = operand(b, block, b->k->inst[square].a, len, NULL);
+        t.e = operand(b, block, square == mul->a ? mul->b : mul->a, len, &scalar);
+        t.fn = b->table.calc->axpby2;
+        t.name = "axpby2";
+    }
+    t.d = value_slot(b, block, v);
+    emit(b, block, t);
+}
+
+static void emit_sqrt_fma(sw__builder *b, int block, int32_t v, int len)
+{
+    const sw__inst *const i = &b->k->inst[v];
+    const int32_t mul = b->value[v].which == 0 ? i->a : i->b, other = b->value[v].which == 0 ? i->b : i->a;
+    const int32_t root = scaled(b, mul);
+    bool scalar;
+    sw__tinst t = { .fn = b->table.calc->sqrt_fma, .len = (uint8_t)len, .name = "sqrt_fma" };
+    t.a = operand(b, block, b->k->inst[root].a, len, NULL);
+    t.b = operand(b, block, root == b->k->inst[mul].a ? b->k->inst[mul].b : b->k->inst[mul].a, len, &scalar);
+    t.c = operand(b, block, other, len, &scalar);
+    t.d = value_slot(b, block, v);
+    emit(b, block, t);
+}
+
+static void emit_sub_div(sw__builder *b, int block, int32_t v, int len)
+{
+    const sw__inst *const i = &b->k->inst[v], *const div = &b->k->inst[i->b];
+    bool scalar;
+    sw__tinst t = { .fn = b->table.calc->sub_div, .len = (uint8_t)len, .name = "sub_div" };
+    mul_operands(b, block, div->a, len, &t.a, &t.b, &scalar);
+    t.c = operand(b, block, i->a, len, NULL);
+    t.e = operand(b, block, div->b, len, NULL);
+    t.d = value_slot(b, block, v);
+    emit(b, block, t);
+}
+
+/* The scalar operand of a scaling MUL. */
+static uint16_t scale_of(sw__builder *b, int block, int32_t mul, int len)
+{
+    const sw__inst *const i = &b->k->inst[mul];
+    bool scalar;
+    return operand(b, block, is_scalar(b, i->a) ? i->a : i->b, len, &scalar);
+}
+
+static void emit_adam(sw__builder *b, int block, int32_t v, int len)
+{
+    const sw__inst *const k = b->k->inst, *const i = &k[v], *const div = &k[i->b], *const den = &k[div->b];
+    const int32_t m = scaled(b, div->a), w = sqrt_operand(b, div->b);
+    const bool square_first = b->value[w].which == 1, root_first = b->value[div->b].which == 0;
+    const int32_t new_v = square_first ? k[w].a : k[w].b, keep_v = square_first ? k[w].b : k[w].a;
+    const int32_t g = k[scaled(b, new_v)].a;
+    const bool g_second = scaled(b, k[m].b) == g;
+    const int32_t new_m = g_second ? k[m].b : k[m].a, keep_m = g_second ? k[m].a : k[m].b;
+    uint16_t *const more = sw__arena_alloc(&b->p->arena, SW__ADAM_SLOTS * sizeof *more);
+    bool scalar;
+    if (!more) {
+        fail_memory(b, "a tile program");
+        return;
+    }
+    sw__tinst t = { .fn = b->table.calc->adam, .len = (uint8_t)len, .name = "adam", .more = more, .n_more = SW__ADAM_SLOTS,
+                    .n_out = SW__ADAM_OUT };
+    t.a = operand(b, block, g, len, NULL);
+    t.b = operand(b, block, scaled(b, keep_m), len, NULL);
+    t.c = operand(b, block, scaled(b, keep_v), len, NULL);
+    t.e = operand(b, block, i->a, len, NULL);
+    more[SW__ADAM_KEEP_M] = scale_of(b, block, keep_m, len);
+    more[SW__ADAM_NEW_M] = scale_of(b, block, new_m, len);
+    more[SW__ADAM_KEEP_V] = scale_of(b, block, keep_v, len);
+    more[SW__ADAM_NEW_V] = scale_of(b, block, new_v, len);
+    more[SW__ADAM_RATE] = scale_of(b, block, div->a, len);
+    more[SW__ADAM_SPREAD] = scale_of(b, block, root_first ? den->a : den->b, len);
+    more[SW__ADAM_EPS] = operand(b, block, root_first ? den->b : den->a, len, &scalar);
+    more[SW__ADAM_M] = value_slot(b, block, m);
+    more[SW__ADAM_V] = value_slot(b, block, w);
     t.d = value_slot(b, block, v);
     emit(b, block, t);
 }
@@ -622,6 +791,9 @@ static void emit_calc(sw__builder *b, int block, int32_t v)
     switch (b->value[v].pattern) {
     case SW__FMA: emit_fma(b, block, v, len); break;
     case SW__AXPBY: emit_axpby(b, block, v, len); break;
+    case SW__SQRT_FMA: emit_sqrt_fma(b, block, v, len); break;
+    case SW__SUB_DIV: emit_sub_div(b, block, v, len); break;
+    case SW__ADAM: emit_adam(b, block, v, len); break;
     case SW__WHERE_LT: emit_where_lt(b, block, v, len); break;
     default: emit_plain(b, block, v, len); break;
     }
@@ -762,7 +934,8 @@ static void emit_block(sw__builder *b, int block)
         if (b->need[block][j] && b->k->inst[j].kop == SW_K_STORE) prepare_direct(b, block, j);
     }
     for (int32_t j = 0; j < n && b->st == SW_OK; j++) {
-        if (b->need[block][j] && b->k->inst[j].kop != SW_K_STORE && b->value[j].pattern != SW__ABSORBED)
+        if (b->need[block][j] && b->k->inst[j].kop != SW_K_STORE && b->value[j].pattern != SW__ABSORBED &&
+            b->value[j].pattern != SW__BESIDE)
             emit_value(b, block, j);
     }
     for (int32_t j = 0; j < n && b->st == SW_OK; j++) {

@@ -92,6 +92,7 @@ static void print_inst(const sw__tile_program *p, const sw__tinst *i, sw__text *
     print_slot(p, i->b, out);
     print_slot(p, i->c, out);
     print_slot(p, i->e, out);
+    for (int m = 0; m < i->n_more; m++) print_slot(p, i->more[m], out);
     if (i->access && i->access->move) sw__text_add(out, " b%d%s", (int)i->access->buffer, i->access->masked ? " masked" : "");
     sw__text_add(out, "\n");
 }

@@ -7,7 +7,8 @@
  *            reduced ones
  *   group 2  "columns" of a tile: the last axis (pointwise), the reduced axes (row), the last kept axes (column)
  * A tile is `rows` x `cols` points of groups 1 x 2: whole rows, or a piece of one row. Either way a contiguous range of
- * the flattened groups, and a register of the interpreter holds it as a dense vector.
+ * the flattened groups, and a register of the interpreter holds it as a dense vector. (Where memory has to be transposed,
+ * it is a window: pieces of several rows.)
  *
  * A value is UNIform (one number), of ROWs (one a row), of COLs (the same for every row: computed once, replicated) or of
  * the TILE; it is computed in the block of code of its class, as rarely as its class allows. */
@@ -69,6 +70,8 @@ struct sw__tinst {
     uint16_t d, a, b, c, e; /* slots; unused ones are 0 */
     uint8_t len;
     uint8_t index;          /* reduction number */
+    uint8_t n_more, n_out;
+    const uint16_t *more;   /* further slots: n_out results, then operands up to n_more */
     const sw__access *access;
     const char *name;       /* for printing */
 };
@@ -91,6 +94,13 @@ typedef struct sw__reduction {
     size_t wide_at;   /* column: in a partial result */
 } sw__reduction;
 
+/* Slots of an ADAM instruction: m, v results; a gradient, b m before, c v before, e parameter; the rest scalars. */
+enum {
+    SW__ADAM_M, SW__ADAM_V, SW__ADAM_OUT,
+    SW__ADAM_KEEP_M = SW__ADAM_OUT, SW__ADAM_NEW_M, SW__ADAM_KEEP_V, SW__ADAM_NEW_V, SW__ADAM_RATE, SW__ADAM_SPREAD, SW__ADAM_EPS,
+    SW__ADAM_SLOTS
+};
+
 /* Vector code of one level. NULL where there is none. */
 enum { SW__VV, SW__VS, SW__SV, SW__VARIANTS };
 typedef struct sw__tile_table {
@@ -98,7 +108,10 @@ typedef struct sw__tile_table {
     sw__tfn cast[SW_DTYPE_COUNT][SW_DTYPE_COUNT];            /* [to][from] */
     /* combinations, f32: d = a*b + c, a*b - c, c - a*b; b and c vectors, b scalar, both scalars */
     sw__tfn fma[3][3];
-    sw__tfn axpby;                                           /* a*b + c*e, b and e scalars */
+    sw__tfn axpby, axpby2;                                   /* a*b + c*e, a*b + c*c*e; b and e scalars */
+    sw__tfn sqrt_fma;                                        /* sqrt(a)*b + c, b and c scalars */
+    sw__tfn sub_div;                                         /* c - a*b / e, b scalar */
+    sw__tfn adam;                                            /* axpby, axpby2, sqrt_fma and sub_div in one loop */
     sw__tfn where_lt[SW__VARIANTS];                          /* a < b ? c : e */
     sw__tfn random;
 } sw__tile_table;
@@ -153,6 +166,7 @@ struct sw__tile_program {
     int64_t tile_rows, tile_cols;       /* tile_cols < cols: rows in pieces */
     int64_t pieces;                     /* of a row */
     int64_t parts, part_rows, part_cols; /* COLS: rows of a part; SPLIT: columns of a part */
+    bool window;                        /* POINT: a tile is a piece of several rows */
     bool piece_major;                   /* POINT: all rows of a piece of columns, then the next piece */
     int64_t width;                      /* COLS: columns of an accumulator: several rows side by side if cols is small */
     int phases, last_full;              /* last phase with tiles */

@@ -3,11 +3,12 @@
 #include "kernel/tile_int.h"
 
 /* A walk over a dense range of the flattened axes [first, end), block by block: part of a run of the last axis, or several
- * whole runs. */
+ * whole runs. In a window, a tile of pieces of several rows, a run is a piece. */
 typedef struct cursor {
     const sw__access *a;
     const int64_t *extent;
     int64_t coord[SW_MAX_RANK];
+    int64_t run_first, run_end; /* coordinates of a whole run on the last axis */
     int64_t at;         /* element offset of the block */
     size_t left;        /* points from here to the end */
     size_t rows, cols;  /* of the block; 0 before the first */
@@ -23,6 +24,9 @@ static cursor cursor_new(const sw__access *a, const sw__tctx *t, size_t n)
         c.coord[x] = t->coord[x];
         c.at += t->coord[x] * a->stride[x];
     }
+    const bool window = t->p->window && a->end == t->p->rank;
+    c.run_first = window ? t->col : 0;
+    c.run_end = window ? t->col + t->cols : c.last >= 0 ? c.extent[c.last] : 0;
     return c;
 }
 
@@ -30,9 +34,10 @@ static void cursor_step(cursor *c, int axis, int64_t by)
 {
     c->coord[axis] += by;
     c->at += by * c->a->stride[axis];
-    while (c->coord[axis] == c->extent[axis] && axis > c->a->first) {
-        c->at -= c->extent[axis] * c->a->stride[axis];
-        c->coord[axis--] = 0;
+    while (c->coord[axis] == (axis == c->last ? c->run_end : c->extent[axis]) && axis > c->a->first) {
+        const int64_t back = axis == c->last ? c->run_first : 0;
+        c->at -= (c->coord[axis] - back) * c->a->stride[axis];
+        c->coord[axis--] = back;
         c->coord[axis]++;
         c->at += c->a->stride[axis];
     }
@@ -51,9 +56,9 @@ static bool cursor_next(cursor *c)
     }
     c->rows = c->cols = 1;
     if (c->last < 0) return true;
-    const size_t run = (size_t)(c->extent[c->last] - c->coord[c->last]);
+    const size_t run = (size_t)(c->run_end - c->coord[c->last]);
     c->cols = SW_MIN(c->left, run);
-    if (c->mid >= 0 && c->coord[c->last] == 0 && c->left > run)
+    if (c->mid >= 0 && c->coord[c->last] == c->run_first && c->left > run)
         c->rows = SW_MIN(c->left / run, (size_t)(c->extent[c->mid] - c->coord[c->mid]));
     return true;
 }

@@ -35,6 +35,48 @@ static inline uint16_t to_f16(f32 x)
     return (uint16_t)(h | sign);
 }
 
+/* ---- transposition --------------------------------------------------------------------------------------------------- */
+
+/* 8 x 8 values of 4 bytes: d[r][c] = s[c][r]; ds, ss: elements from row to row of each. */
+typedef u32 row8 __attribute__((vector_size(32), aligned(4), may_alias));
+#define LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13)
+#define HIGH(a, b) __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
+#define LOW2(a, b) __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+#define HIGH2(a, b) __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15)
+#define LOW4(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11)
+#define HIGH4(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15)
+static inline void transpose8(u32 *d, int64_t ds, const u32 *s, int64_t ss)
+{
+    row8 x[8], y[8];
+    for (int k = 0; k < 8; k++) x[k] = *(const row8 *)(s + k * ss);
+    for (int k = 0; k < 8; k += 2) {
+        y[k] = LOW(x[k], x[k + 1]);
+        y[k + 1] = HIGH(x[k], x[k + 1]);
+    }
+    for (int k = 0; k < 8; k += 4) {
+        x[k] = LOW2(y[k], y[k + 2]);
+        x[k + 1] = HIGH2(y[k], y[k + 2]);
+        x[k + 2] = LOW2(y[k + 1], y[k + 3]);
+        x[k + 3] = HIGH2(y[k + 1], y[k + 3]);
+    }
+    for (int k = 0; k < 4; k++) {
+        *(row8 *)(d + k * ds) = LOW4(x[k], x[k + 4]);
+        *(row8 *)(d + (k + 4) * ds) = HIGH4(x[k], x[k + 4]);
+    }
+}
+
+/* d[r][c] = s[c][r] for any size; what is over goes one by one. */
+static void transpose_32(u32 *d, int64_t ds, const u32 *s, int64_t ss, size_t rows, size_t cols)
+{
+    const size_t rows8 = rows & ~(size_t)7, cols8 = cols & ~(size_t)7;
+    for (size_t c = 0; c < cols8; c += 8) {
+        for (size_t r = 0; r < rows8; r += 8) transpose8(d + (int64_t)r * ds + (int64_t)c, ds, s + (int64_t)c * ss + (int64_t)r, ss);
+    }
+    for (size_t c = 0; c < cols; c++) {
+        for (size_t r = c < cols8 ? rows8 : 0; r < rows; r++) d[(int64_t)r * ds + (int64_t)c] = s[(int64_t)c * ss + (int64_t)r];
+    }
+}
+
 static inline u8 same8(u8 x) { return x; }
 static inline u32 same32(u32 x) { return x; }
 static inline u64 same64(u64 x) { return x; }
@@ -42,7 +84,18 @@ static inline u64 same64(u64 x) { return x; }
 /* ---- blocks --------------------------------------------------------------------------------------------------------- */
 
 /* Dense registers on one side, strides on the other. Contiguous, repeated and strided runs have loops of their own. */
-#define LOAD(name, R, M, conv)                                                                                         \
+/* Strides along rows only: a transposition. */
+#define CROSS_LOAD(R, conv)                                                                                            \
+    for (size_t k = 0; k < cols; k++, s += cs) {                                                                       \
+        for (size_t r = 0; r < rows; r++) d[r * cols + k] = conv(s[r]);                                                \
+    }
+#define CROSS_STORE(R, conv)                                                                                           \
+    for (size_t k = 0; k < cols; k++, d += cs) {                                                                       \
+        for (size_t r = 0; r < rows; r++) d[r] = conv(s[r * cols + k]);                                                \
+    }
+#define CROSS_LOAD_32(R, conv) transpose_32(d, (int64_t)cols, s, cs, rows, cols);
+#define CROSS_STORE_32(R, conv) transpose_32(d, cs, s, (int64_t)cols, cols, rows);
+#define LOAD(name, R, M, conv, CROSS)                                                                                         \
     static void name(void *dst, const void *src, size_t rows, size_t cols, int64_t rs, int64_t cs)                     \
     {                                                                                                                  \
         R *d = dst;                                                                                                    \
@@ -61,16 +114,14 @@ static inline u64 same64(u64 x) { return x; }
                 SIMD_LOOP for (size_t k = 0; k < cols; k++) d[k] = x;                                                  \
             }                                                                                                          \
         } else if (rs == 1) {                                                                                          \
-            for (size_t k = 0; k < cols; k++, s += cs) {                                                               \
-                for (size_t r = 0; r < rows; r++) d[r * cols + k] = conv(s[r]);                                        \
-            }                                                                                                          \
+            CROSS(R, conv)                                                                                             \
         } else {                                                                                                       \
             for (size_t r = 0; r < rows; r++, d += cols, s += rs) {                                                    \
                 for (size_t k = 0; k < cols; k++) d[k] = conv(s[(int64_t)k * cs]);                                     \
             }                                                                                                          \
         }                                                                                                              \
     }
-#define STORE(name, R, M, conv)                                                                                        \
+#define STORE(name, R, M, conv, CROSS)                                                                                        \
     static void name(void *dst, const void *src, size_t rows, size_t cols, int64_t rs, int64_t cs)                     \
     {                                                                                                                  \
         M *d = dst;                                                                                                    \
@@ -84,9 +135,7 @@ static inline u64 same64(u64 x) { return x; }
                 SIMD_LOOP for (size_t k = 0; k < cols; k++) d[k] = conv(s[k]);                                         \
             }                                                                                                          \
         } else if (rs == 1) {                                                                                          \
-            for (size_t k = 0; k < cols; k++, d += cs) {                                                               \
-                for (size_t r = 0; r < rows; r++) d[r] = conv(s[r * cols + k]);                                        \
-            }                                                                                                          \
+            CROSS(R, conv)                                                                                             \
         } else {                                                                                                       \
             for (size_t r = 0; r < rows; r++, s += cols, d += rs) {                                                    \
                 for (size_t k = 0; k < cols; k++) d[(int64_t)k * cs] = conv(s[k]);                                     \
@@ -100,12 +149,15 @@ static inline u64 same64(u64 x) { return x; }
         const M *const s = src;                                                                                        \
         for (size_t k = 0; k < n; k++) d[k] = conv(s[(int64_t)k * stride + index[k] * stride_x]);                      \
     }
-#define MOVES(suffix, R, M, from, to) LOAD(load_##suffix, R, M, from) STORE(store_##suffix, R, M, to) GATHER(gather_##suffix, R, M, from)
-MOVES(8, u8, u8, same8, same8)
-MOVES(32, u32, u32, same32, same32)
-MOVES(64, u64, u64, same64, same64)
-MOVES(f16, f32, uint16_t, from_f16, to_f16)
-MOVES(bf16, f32, uint16_t, from_bf16, to_bf16)
+#define MOVES(suffix, R, M, from, to, CROSSL, CROSSS)                                                                  \
+    LOAD(load_##suffix, R, M, from, CROSSL)                                                                            \
+    STORE(store_##suffix, R, M, to, CROSSS)                                                                            \
+    GATHER(gather_##suffix, R, M, from)
+MOVES(8, u8, u8, same8, same8, CROSS_LOAD, CROSS_STORE)
+MOVES(32, u32, u32, same32, same32, CROSS_LOAD_32, CROSS_STORE_32)
+MOVES(64, u64, u64, same64, same64, CROSS_LOAD, CROSS_STORE)
+MOVES(f16, f32, uint16_t, from_f16, to_f16, CROSS_LOAD, CROSS_STORE)
+MOVES(bf16, f32, uint16_t, from_bf16, to_bf16, CROSS_LOAD, CROSS_STORE)
 
 #define IOTA(T)                                                                                                        \
     static void iota_##T(void *dst, int64_t first, size_t rows, size_t cols, int64_t rs, int64_t cs)                   \

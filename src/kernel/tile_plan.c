@@ -4,6 +4,8 @@
 #include "kernel/tile_build.h"
 
 /* Parts of a reduction that are added up separately: enough work each to pay for itself, few enough to combine. */
+/* Least length of an axis for a transposition, sides of a window. */
+enum { CROSS_ROWS = 4, WINDOW_ROWS = 32, WINDOW = 1024 };
 enum { PART_ELEMENTS = 32768, MAX_COLUMN_PARTS = 64, MAX_ROW_PARTS = 512, SPLIT_ROWS = 16, SPLIT_COLS = 65536 };
 /* Work below which a second thread costs more than it saves. */
 static const double thread_ns = 20000;
@@ -94,6 +96,35 @@ static void permute(sw__kernel *k, const int *order)
     }
 }
 
+/* The axis along which a load has neighbours in memory while it jumps along the last one; -1: no load does. */
+static int crossing_axis(const sw__kernel *k)
+{
+    const int last = k->rank - 1;
+    for (int32_t j = 0; j < k->n_insts; j++) {
+        const sw__inst *const i = &k->inst[j];
+        if (i->kop != SW_K_LOAD || magnitude(i->stride[last]) < 2) continue;
+        for (int x = 0; x < last; x++) {
+            if (i->stride[x] == 1 && k->extent[x] >= CROSS_ROWS) return x;
+        }
+    }
+    return -1;
+}
+
+/* Pointwise: an axis that memory crosses comes before the last one, so that a tile has neighbours along both. */
+static void order_pointwise(sw__kernel *k, const int *sorted)
+{
+    permute(k, sorted);
+    const int cross = k->rank > 1 ? crossing_axis(k) : -1;
+    if (cross < 0) return;
+    int order[SW_MAX_RANK], n = 0;
+    for (int x = 0; x < k->rank - 1; x++) {
+        if (x != cross) order[n++] = x;
+    }
+    order[n++] = cross;
+    order[n] = k->rank - 1;
+    permute(k, order);
+}
+
 /* Stable: the axes whose bit in `set` equals `value`, after those already placed. */
 static int take(const int *from, int n, uint32_t set, bool value, int *to, int placed)
 {
@@ -107,11 +138,11 @@ static int take(const int *from, int n, uint32_t set, bool value, int *to, int p
  * the last reduced one come last. */
 static void order_axes(sw__kernel *k, bool one_pass)
 {
-    int sorted[SW_MAX_RANK], order[SW_MAX_RANK];
+    int sorted[SW_MAX_RANK] = { 0 }, order[SW_MAX_RANK] = { 0 };
     const int fast = fastest_axis(k);
     by_stride(k, reference(k), sorted);
     if (k->reduced == 0) {
-        permute(k, sorted);
+        order_pointwise(k, sorted);
         return;
     }
     const bool ends_kept = fast >= 0 ? !(k->reduced >> fast & 1u) : k->skeleton == SW_SKEL_COLUMN;
@@ -176,6 +207,22 @@ static void pieces_of_rows(sw__tile_program *p, int64_t elements)
     p->tile_rows = 1;
 }
 
+static void shape_point(sw__tile_program *p)
+{
+    const sw__kernel *const k = p->kernel;
+    const bool crosses = p->rank > 1 && crossing_axis(k) == p->rank - 2;
+    if (crosses) {
+        p->tile_rows = SW_MIN(k->extent[p->rank - 2], WINDOW_ROWS);
+        p->tile_cols = SW_MIN(p->cols, WINDOW / p->tile_rows);
+        p->window = p->tile_cols < p->cols;
+        if (!p->window) whole_rows(p, WINDOW);
+    } else if (p->cols <= SW__TILE_PIECE) {
+        whole_rows(p, SW__TILE);
+    } else {
+        pieces_of_rows(p, SW__TILE);
+    }
+}
+
 static void shape_rows(sw__tile_program *p)
 {
     if (p->cols <= SW__TILE_ROW) {
@@ -214,8 +261,7 @@ static void set_shape(sw__tile_program *p)
 {
     p->parts = 1;
     if (p->mode == SW__MODE_POINT) {
-        if (p->cols <= SW__TILE_PIECE) whole_rows(p, SW__TILE);
-        else pieces_of_rows(p, SW__TILE);
+        shape_point(p);
     } else if (p->mode == SW__MODE_ROWS) {
         shape_rows(p);
     } else {

@@ -23,7 +23,30 @@ typedef struct scan {
     size_t n_free, end;
 } scan;
 
-static void touch(life *l, int block, size_t at, bool write)
+typedef struct slots_of { uint16_t read[16], write[4]; int n_read, n_write; } slots_of;
+
+static void add_slot(uint16_t *list, int *n, uint16_t slot)
+{
+    if (slot == 0) return;
+    for (int j = 0; j < *n; j++) {
+        if (list[j] == slot) return;
+    }
+    list[(*n)++] = slot;
+}
+
+/* What an instruction reads and writes, each slot once. */
+static slots_of slots(const sw__tinst *i)
+{
+    slots_of s = { .n_read = 0 };
+    const uint16_t used[4] = { i->a, i->b, i->c, i->e };
+    for (int u = 0; u < 4; u++) add_slot(s.read, &s.n_read, used[u]);
+    for (int m = i->n_out; m < i->n_more; m++) add_slot(s.read, &s.n_read, i->more[m]);
+    add_slot(s.write, &s.n_write, i->d);
+    for (int m = 0; m < i->n_out; m++) add_slot(s.write, &s.n_write, i->more[m]);
+    return s;
+}
+
+static void touch(life *l, int block, size_t at)
 {
     if (l->block < 0) {
         *l = (life){ .block = block, .def = at, .last = at, .buffer = l->buffer, .pinned = l->pinned };
@@ -31,7 +54,6 @@ static void touch(life *l, int block, size_t at, bool write)
     }
     if (l->block != block) l->pinned = true;
     else if (at > l->last) l->last = at;
-    (void)write;
 }
 
 static void find_lives(scan *s)
@@ -44,10 +66,9 @@ static void find_lives(scan *s)
     for (int block = 0; block < SW__BLK_MAX; block++) {
         for (size_t at = 0; at < p->block[block].n; at++) {
             const sw__tinst *const i = &p->block[block].inst[at];
-            const uint16_t used[5] = { i->a, i->b, i->c, i->e, i->d };
-            for (int u = 0; u < 5; u++) {
-                if (used[u] != 0) touch(&s->life[used[u]], block, at, u == 4);
-            }
+            const slots_of x = slots(i);
+            for (int u = 0; u < x.n_read; u++) touch(&s->life[x.read[u]], block, at);
+            for (int u = 0; u < x.n_write; u++) touch(&s->life[x.write[u]], block, at);
             if (i->fn == sw__tile_bind) s->life[i->d].buffer = i->access->buffer;
         }
     }
@@ -61,15 +82,24 @@ static uint32_t reads_after(const scan *s, const sw__block *code, size_t from)
     uint32_t buffers = 0;
     for (size_t at = from + 1; at < code->n; at++) {
         const sw__tinst *const i = &code->inst[at];
-        const uint16_t used[4] = { i->a, i->b, i->c, i->e };
-        for (int u = 0; u < 4; u++) {
-            const int32_t buffer = s->life[used[u]].buffer;
-            if (used[u] != 0 && buffer >= 0) buffers |= 1u << buffer;
+        const slots_of x = slots(i);
+        for (int u = 0; u < x.n_read; u++) {
+            const int32_t buffer = s->life[x.read[u]].buffer;
+            if (buffer >= 0) buffers |= 1u << buffer;
         }
         const bool reads = (i->fn == sw__tile_load && !i->access->iota) || i->fn == sw__tile_gather;
         if (reads) buffers |= 1u << i->access->buffer;
     }
     return buffers;
+}
+
+static bool writes(const sw__tinst *i, uint16_t slot)
+{
+    const slots_of x = slots(i);
+    for (int u = 0; u < x.n_write; u++) {
+        if (x.write[u] == slot) return true;
+    }
+    return false;
 }
 
 static void find_conflicts(scan *s)
@@ -80,7 +110,7 @@ static void find_conflicts(scan *s)
             const sw__tinst *const i = &code->inst[at];
             if (i->fn != sw__tile_bind_store) continue;
             size_t def = at + 1;
-            while (def < code->n && code->inst[def].d != i->d) def++;
+            while (def < code->n && !writes(&code->inst[def], i->d)) def++;
             sw__access *const a = (sw__access *)(uintptr_t)i->access; /* of this program's arena */
             a->conflicts = reads_after(s, code, def);
             if (a->conflicts == 0) s->p->slot[i->d].area = SW__AREA_NONE;
@@ -122,22 +152,32 @@ static bool is_register(const scan *s, uint16_t slot)
     return slot != 0 && s->p->slot[slot].area == SW__AREA_THREAD && !s->life[slot].pinned;
 }
 
-/* The register of an operand that dies here may take the result if both are alike; otherwise it is free afterwards. */
+static bool is_alike(const scan *s, uint16_t x, const slots_of *i)
+{
+    const sw__slot *const slot = s->p->slot;
+    for (int u = 0; u < i->n_write; u++) {
+        if (slot[x].size == slot[i->write[u]].size && slot[x].len == slot[i->write[u]].len) return true;
+    }
+    return false;
+}
+
+/* The register of an operand that dies here may take a result if both are alike; otherwise it is free afterwards. */
 static void scan_inst(scan *s, const sw__tinst *i, size_t at)
 {
-    const uint16_t used[4] = { i->a, i->b, i->c, i->e };
-    const sw__slot *const slot = s->p->slot;
+    const slots_of x = slots(i);
     for (int pass = 0; pass < 2; pass++) {
-        for (int u = 0; u < 4; u++) {
-            bool repeated = false;
-            for (int w = 0; w < u; w++) repeated |= used[w] == used[u];
-            if (repeated || used[u] == i->d || !is_register(s, used[u]) || s->life[used[u]].last != at) continue;
-            const bool alike = i->d != 0 && slot[used[u]].size == slot[i->d].size && slot[used[u]].len == slot[i->d].len;
-            if (alike == (pass == 0)) release(s, used[u]);
+        for (int u = 0; u < x.n_read; u++) {
+            const uint16_t slot = x.read[u];
+            if (!is_register(s, slot) || s->life[slot].last != at || writes(i, slot)) continue;
+            if (is_alike(s, slot, &x) == (pass == 0)) release(s, slot);
         }
-        if (pass == 0 && is_register(s, i->d) && s->life[i->d].def == at) allocate(s, i->d);
+        for (int u = 0; u < x.n_write && pass == 0; u++) {
+            if (is_register(s, x.write[u]) && s->life[x.write[u]].def == at) allocate(s, x.write[u]);
+        }
     }
-    if (is_register(s, i->d) && s->life[i->d].last == at) release(s, i->d);
+    for (int u = 0; u < x.n_write; u++) {
+        if (is_register(s, x.write[u]) && s->life[x.write[u]].last == at) release(s, x.write[u]);
+    }
 }
 
 static void assign(scan *s)
