@@ -39,7 +39,8 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS C)
 
-# oneDNN, whose package is called dnnl everywhere. Its C API broke between 2.x and 3.x; both are served. Its own CMake
+# oneDNN, whose package is called dnnl everywhere. Its C API broke between 2.x and 3.x; both are served. Only
+# its headers are built against: the library is opened at run time (src/backend/cpu/dnn_load.h). Its own CMake
 # file is passed over: Debian's asks for OpenCL's headers, which nothing here needs.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl_version.h)
 find_library(DNNL_LIBRARY dnnl)
@@ -52,9 +53,6 @@ string(REPLACE ";" "." dnnl_VERSION "${dnnl_VERSION}")
 if(dnnl_VERSION VERSION_LESS 2.6)
   message(FATAL_ERROR "oneDNN ${dnnl_VERSION} is too old: 2.6 or later is needed")
 endif()
-add_library(DNNL::dnnl UNKNOWN IMPORTED)
-set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
-                                            INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
 
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 

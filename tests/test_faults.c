@@ -139,9 +139,10 @@ REAL(int, fflush, (FILE * f))
 {
     return fails(FILES) ? (refuse(ENOSPC), EOF) : __real_fflush(f);
 }
-REAL(int, fsync, (int fd))
+REAL(int, fsync, (int fd)) /* whether the disk has it is of no interest here, and waiting for it takes most of the time */
 {
-    return fails(FILES) ? refuse(EIO) : __real_fsync(fd);
+    (void)fd;
+    return fails(FILES) ? refuse(EIO) : 0;
 }
 REAL(int, rename, (const char *from, const char *to))
 {
@@ -313,7 +314,7 @@ static int set_up(void **state)
     snprintf(path[1], sizeof path[1], "%s/y.npy", folder);
     snprintf(data, sizeof data, "%s:%s", path[0], path[1]);
     if (sw_npy_write(path[0], &ax) != SW_OK || sw_npy_write(path[1], &ay) != SW_OK) return -1;
-    setenv("SWOOP_LOG", "none", 1);
+    setenv("SWOOP_LOG", "error", 1);
     if (run_once() != SW_OK) { /* what libraries allocate once and keep is allocated now */
         print_error("%s\n", sw_error());
         return -1;

@@ -73,14 +73,13 @@ static sw_status cpu_properties(int index, sw_device_properties *p)
     snprintf(p->backend, sizeof p->backend, "cpu");
     if (!file_value("/proc/cpuinfo", "model name", p->name, sizeof p->name)) snprintf(p->name, sizeof p->name, "CPU");
     p->compute_units = usable_cores();
-    char version[32];
-    sw__dnn_version(version, sizeof version);
+    char version[32] = "missing";
+    p->usable = sw__dnn_version(version, sizeof version) == SW_OK;
     snprintf(p->compute, sizeof p->compute, "%d core%s, %s, oneDNN %s", p->compute_units,
              p->compute_units == 1 ? "" : "s", simd[sw__simd_level()], version);
     snprintf(p->driver, sizeof p->driver, "-");
-    snprintf(p->status, sizeof p->status, "ok");
+    snprintf(p->status, sizeof p->status, "%.150s", p->usable ? "ok" : sw_error());
     cpu_memory(p);
-    p->usable = true;
     return SW_OK;
 }
 
@@ -230,9 +229,12 @@ static void *cpu_host_pointer(void *buf)
     return ((buffer *)buf)->data;
 }
 
+/* Where a tensor without elements is: code for vectors looks at a first element before it counts. */
+static _Alignas(64) unsigned char nothing[64];
+
 static void *bound(const sw__bind *b)
 {
-    return b->buffer != NULL ? ((buffer *)b->buffer)->data + b->offset : NULL;
+    return b->buffer != NULL ? ((buffer *)b->buffer)->data + b->offset : nothing;
 }
 
 /* ---- kernels --------------------------------------------------------------------------------------------------------- */
@@ -370,10 +372,10 @@ const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
     [SW_OP_CONV] = {sw__cpu_conv_accepts, sw__cpu_conv_plan, true},
     [SW_OP_CONV_GRAD_X] = {sw__cpu_conv_accepts, sw__cpu_conv_plan, true},
     [SW_OP_CONV_GRAD_W] = {sw__cpu_conv_accepts, sw__cpu_conv_plan, true},
-    [SW_OP_MAX_POOL] = {NULL, sw__cpu_pool_plan, true},
-    [SW_OP_MAX_POOL_GRAD] = {NULL, sw__cpu_pool_plan, true},
-    [SW_OP_AVG_POOL] = {NULL, sw__cpu_pool_plan, true},
-    [SW_OP_AVG_POOL_GRAD] = {NULL, sw__cpu_pool_plan, true},
+    [SW_OP_MAX_POOL] = {sw__cpu_pool_accepts, sw__cpu_pool_plan, true},
+    [SW_OP_MAX_POOL_GRAD] = {sw__cpu_pool_accepts, sw__cpu_pool_plan, true},
+    [SW_OP_AVG_POOL] = {sw__cpu_pool_accepts, sw__cpu_pool_plan, true},
+    [SW_OP_AVG_POOL_GRAD] = {sw__cpu_pool_accepts, sw__cpu_pool_plan, true},
     [SW_OP_ARGMAX] = {NULL, sw__cpu_argreduce_plan, false},
     [SW_OP_ARGMIN] = {NULL, sw__cpu_argreduce_plan, false},
     [SW_OP_SCAN_SUM] = {NULL, sw__cpu_scan_plan, false},

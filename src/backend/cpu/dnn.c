@@ -1,11 +1,11 @@
 /* dnn.c: see dnn.h. The only file that includes oneDNN's headers; what differs between 2.x and 3.x stands first. */
 #include "backend/cpu/dnn.h"
-
-#include <oneapi/dnnl/dnnl.h>
-#include <oneapi/dnnl/dnnl_debug.h>
+#include "backend/cpu/dnn_load.h"
 
 #include <pthread.h>
 #include <stdio.h>
+
+static const sw__dnn_library *dnn; /* set by sw__dnn_open, which everything else needs first */
 
 /* ---- 2.x and 3.x ------------------------------------------------------------------------------------------------- */
 
@@ -26,20 +26,20 @@ static md_ref ref(const md *m)
 
 static dnnl_status_t md_init(md *m, int rank, const dnnl_dims_t dim, const dnnl_dims_t stride)
 {
-    return stride != NULL ? dnnl_memory_desc_create_with_strides(&m->v, rank, dim, dnnl_f32, stride)
-                          : dnnl_memory_desc_create_with_tag(&m->v, rank, dim, dnnl_f32, dnnl_format_tag_any);
+    return stride != NULL ? dnn->dnnl_memory_desc_create_with_strides(&m->v, rank, dim, dnnl_f32, stride)
+                          : dnn->dnnl_memory_desc_create_with_tag(&m->v, rank, dim, dnnl_f32, dnnl_format_tag_any);
 }
 
 static void md_free(md *m)
 {
-    if (m->v != NULL) dnnl_memory_desc_destroy(m->v);
+    if (m->v != NULL) dnn->dnnl_memory_desc_destroy(m->v);
     m->v = NULL;
 }
 
 static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_primitive_attr_t attr, md_ref a,
                                md_ref b, md_ref bias, md_ref c)
 {
-    return dnnl_matmul_primitive_desc_create(pd, e, a, b, bias, c, attr);
+    return dnn->dnnl_matmul_primitive_desc_create(pd, e, a, b, bias, c, attr);
 }
 
 /* skip: so many of the implementations that oneDNN would take first. */
@@ -49,14 +49,14 @@ static dnnl_status_t conv_pd_first(dnnl_primitive_desc_t *pd, dnnl_engine_t e, d
 {
     switch (s->direction) {
     case SW_DNN_GRAD_X:
-        return dnnl_convolution_backward_data_primitive_desc_create(pd, e, dnnl_convolution_direct, x, w, y, s->stride,
+        return dnn->dnnl_convolution_backward_data_primitive_desc_create(pd, e, dnnl_convolution_direct, x, w, y, s->stride,
                                                                     s->dilate, s->pad_lo, s->pad_hi, hint, attr);
     case SW_DNN_GRAD_W:
-        return dnnl_convolution_backward_weights_primitive_desc_create(
+        return dnn->dnnl_convolution_backward_weights_primitive_desc_create(
             pd, e, dnnl_convolution_direct, x, w, NULL, y, s->stride, s->dilate, s->pad_lo, s->pad_hi, hint, attr);
     case SW_DNN_FORWARD:
     default:
-        return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training, dnnl_convolution_direct, x,
+        return dnn->dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training, dnnl_convolution_direct, x,
                                                               w, bias, y, s->stride, s->dilate, s->pad_lo, s->pad_hi,
                                                               attr);
     }
@@ -68,9 +68,9 @@ static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_pr
 {
     dnnl_status_t st = conv_pd_first(pd, e, attr, s, hint, x, w, bias, y);
     if (st != dnnl_success) return st;
-    for (; skip > 0 && st == dnnl_success; skip--) st = dnnl_primitive_desc_next_impl(*pd);
+    for (; skip > 0 && st == dnnl_success; skip--) st = dnn->dnnl_primitive_desc_next_impl(*pd);
     if (st != dnnl_success) {
-        dnnl_primitive_desc_destroy(*pd);
+        dnn->dnnl_primitive_desc_destroy(*pd);
         *pd = NULL;
     }
     return st;
@@ -86,8 +86,8 @@ static md_ref ref(const md *m)
 
 static dnnl_status_t md_init(md *m, int rank, const dnnl_dims_t dim, const dnnl_dims_t stride)
 {
-    return stride != NULL ? dnnl_memory_desc_init_by_strides(&m->v, rank, dim, dnnl_f32, stride)
-                          : dnnl_memory_desc_init_by_tag(&m->v, rank, dim, dnnl_f32, dnnl_format_tag_any);
+    return stride != NULL ? dnn->dnnl_memory_desc_init_by_strides(&m->v, rank, dim, dnnl_f32, stride)
+                          : dnn->dnnl_memory_desc_init_by_tag(&m->v, rank, dim, dnnl_f32, dnnl_format_tag_any);
 }
 
 static void md_free(md *m)
@@ -99,8 +99,8 @@ static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_
                                md_ref b, md_ref bias, md_ref c)
 {
     dnnl_matmul_desc_t d;
-    const dnnl_status_t s = dnnl_matmul_desc_init(&d, a, b, bias, c);
-    return s == dnnl_success ? dnnl_primitive_desc_create(pd, &d, attr, e, NULL) : s;
+    const dnnl_status_t s = dnn->dnnl_matmul_desc_init(&d, a, b, bias, c);
+    return s == dnnl_success ? dnn->dnnl_primitive_desc_create(pd, &d, attr, e, NULL) : s;
 }
 
 static dnnl_status_t conv_descriptor_of(dnnl_convolution_desc_t *d, const conv_shape *s, md_ref x, md_ref w, md_ref bias,
@@ -108,14 +108,14 @@ static dnnl_status_t conv_descriptor_of(dnnl_convolution_desc_t *d, const conv_s
 {
     switch (s->direction) {
     case SW_DNN_GRAD_X:
-        return dnnl_dilated_convolution_backward_data_desc_init(d, dnnl_convolution_direct, x, w, y, s->stride,
+        return dnn->dnnl_dilated_convolution_backward_data_desc_init(d, dnnl_convolution_direct, x, w, y, s->stride,
                                                                 s->dilate, s->pad_lo, s->pad_hi);
     case SW_DNN_GRAD_W:
-        return dnnl_dilated_convolution_backward_weights_desc_init(d, dnnl_convolution_direct, x, w, NULL, y, s->stride,
+        return dnn->dnnl_dilated_convolution_backward_weights_desc_init(d, dnnl_convolution_direct, x, w, NULL, y, s->stride,
                                                                    s->dilate, s->pad_lo, s->pad_hi);
     case SW_DNN_FORWARD:
     default:
-        return dnnl_dilated_convolution_forward_desc_init(d, dnnl_forward_training, dnnl_convolution_direct, x, w, bias,
+        return dnn->dnnl_dilated_convolution_forward_desc_init(d, dnnl_forward_training, dnnl_convolution_direct, x, w, bias,
                                                           y, s->stride, s->dilate, s->pad_lo, s->pad_hi);
     }
 }
@@ -127,10 +127,10 @@ static dnnl_status_t conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_pr
     dnnl_convolution_desc_t d;
     dnnl_primitive_desc_iterator_t it = NULL;
     dnnl_status_t st = conv_descriptor_of(&d, s, x, w, bias, y);
-    if (st == dnnl_success) st = dnnl_primitive_desc_iterator_create(&it, &d, attr, e, hint);
-    for (; skip > 0 && st == dnnl_success; skip--) st = dnnl_primitive_desc_iterator_next(it);
-    if (st == dnnl_success) *pd = dnnl_primitive_desc_iterator_fetch(it);
-    if (it != NULL) dnnl_primitive_desc_iterator_destroy(it);
+    if (st == dnnl_success) st = dnn->dnnl_primitive_desc_iterator_create(&it, &d, attr, e, hint);
+    for (; skip > 0 && st == dnnl_success; skip--) st = dnn->dnnl_primitive_desc_iterator_next(it);
+    if (st == dnnl_success) *pd = dnn->dnnl_primitive_desc_iterator_fetch(it);
+    if (it != NULL) dnn->dnnl_primitive_desc_iterator_destroy(it);
     return st == dnnl_success && *pd == NULL ? dnnl_out_of_memory : st;
 }
 #endif
@@ -142,7 +142,7 @@ static sw_status failed(dnnl_status_t s, const char *what)
     const sw_status kind = s == dnnl_out_of_memory   ? SW_ERR_MEMORY
                            : s == dnnl_unimplemented ? SW_ERR_UNSUPPORTED
                                                      : SW_ERR_DEVICE;
-    return sw__fail(kind, "oneDNN %s: %s", what, dnnl_status2str(s));
+    return sw__fail(kind, "oneDNN %s: %s", what, dnn->dnnl_status2str(s));
 }
 
 #define DNN_TRY(call, what)                                                                                            \
@@ -164,19 +164,20 @@ static int isa_level;
 /* Refused once a primitive was made in this process by somebody else; then oneDNN keeps the level that it has. */
 static void limit_isa(void)
 {
-    dnnl_set_max_cpu_isa(isa_level == 0 ? dnnl_cpu_isa_sse41 : dnnl_cpu_isa_avx2);
+    dnn->dnnl_set_max_cpu_isa(isa_level == 0 ? dnnl_cpu_isa_sse41 : dnnl_cpu_isa_avx2);
 }
 
 sw_status sw__dnn_open(int simd_level, sw__dnn **out)
 {
+    SW_TRY(sw__dnn_load(&dnn));
     if (simd_level < 2) {
         isa_level = simd_level;
         pthread_once(&isa_once, limit_isa);
     }
     sw__dnn *const d = sw__calloc(1, sizeof *d);
     if (d == NULL) return sw__no_memory(sizeof *d, "the oneDNN engine");
-    dnnl_status_t s = dnnl_engine_create(&d->engine, dnnl_cpu, 0);
-    if (s == dnnl_success) s = dnnl_stream_create(&d->stream, d->engine, dnnl_stream_in_order);
+    dnnl_status_t s = dnn->dnnl_engine_create(&d->engine, dnnl_cpu, 0);
+    if (s == dnnl_success) s = dnn->dnnl_stream_create(&d->stream, d->engine, dnnl_stream_in_order);
     if (s != dnnl_success) {
         sw__dnn_close(d);
         return failed(s, "engine");
@@ -188,15 +189,17 @@ sw_status sw__dnn_open(int simd_level, sw__dnn **out)
 void sw__dnn_close(sw__dnn *d)
 {
     if (d == NULL) return;
-    if (d->stream != NULL) dnnl_stream_destroy(d->stream);
-    if (d->engine != NULL) dnnl_engine_destroy(d->engine);
+    if (d->stream != NULL) dnn->dnnl_stream_destroy(d->stream);
+    if (d->engine != NULL) dnn->dnnl_engine_destroy(d->engine);
     sw__free(d);
 }
 
-void sw__dnn_version(char *buf, size_t size)
+sw_status sw__dnn_version(char *buf, size_t size)
 {
-    const dnnl_version_t *const v = dnnl_version();
+    SW_TRY(sw__dnn_load(&dnn));
+    const dnnl_version_t *const v = dnn->dnnl_version();
     snprintf(buf, size, "%d.%d.%d", v->major, v->minor, v->patch);
+    return SW_OK;
 }
 
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
@@ -254,40 +257,40 @@ static dnnl_status_t describe(md *m, const sw__desc *d, bool any, int64_t groups
 
 static dnnl_status_t make_attr(dnnl_primitive_attr_t *attr)
 {
-    const dnnl_status_t s = dnnl_primitive_attr_create(attr);
-    return s == dnnl_success ? dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user) : s;
+    const dnnl_status_t s = dnn->dnnl_primitive_attr_create(attr);
+    return s == dnnl_success ? dnn->dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user) : s;
 }
 
 static size_t scratch_size(dnnl_primitive_desc_t pd)
 {
-    const md_ref m = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    return m != NULL ? dnnl_memory_desc_get_size(m) : 0;
+    const md_ref m = dnn->dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    return m != NULL ? dnn->dnnl_memory_desc_get_size(m) : 0;
 }
 
 /* Makes the handles of one operand and, if the primitive wants another format, the reorder. */
 static sw_status bind_operand(sw__dnn_job *j, operand *o, dnnl_primitive_desc_t pd)
 {
     dnnl_engine_t engine = j->dnn->engine;
-    const md_ref wanted = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, o->arg);
+    const md_ref wanted = dnn->dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, o->arg);
     if (wanted == NULL) return failed(dnnl_runtime_error, "query of an operand's format");
-    DNN_TRY(dnnl_memory_create(&o->user_mem, ref(&o->user), engine, DNNL_MEMORY_NONE), "memory handle");
-    if (dnnl_memory_desc_equal(wanted, ref(&o->user))) return SW_OK;
+    DNN_TRY(dnn->dnnl_memory_create(&o->user_mem, ref(&o->user), engine, DNNL_MEMORY_NONE), "memory handle");
+    if (dnn->dnnl_memory_desc_equal(wanted, ref(&o->user))) return SW_OK;
 
-    DNN_TRY(dnnl_memory_create(&o->prim_mem, wanted, engine, DNNL_MEMORY_NONE), "memory handle");
+    DNN_TRY(dnn->dnnl_memory_create(&o->prim_mem, wanted, engine, DNNL_MEMORY_NONE), "memory handle");
     o->offset = j->workspace;
-    j->workspace += align_up(dnnl_memory_desc_get_size(wanted));
+    j->workspace += align_up(dnn->dnnl_memory_desc_get_size(wanted));
 
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t reorder;
     DNN_TRY(make_attr(&attr), "attribute");
     const md_ref from = o->result ? wanted : ref(&o->user), to = o->result ? ref(&o->user) : wanted;
-    const dnnl_status_t s = dnnl_reorder_primitive_desc_create(&reorder, from, engine, to, engine, attr);
-    dnnl_primitive_attr_destroy(attr);
+    const dnnl_status_t s = dnn->dnnl_reorder_primitive_desc_create(&reorder, from, engine, to, engine, attr);
+    dnn->dnnl_primitive_attr_destroy(attr);
     if (s != dnnl_success) return failed(s, "reorder");
     const size_t bytes = scratch_size(reorder);
     if (bytes > j->scratch_bytes) j->scratch_bytes = bytes;
-    const dnnl_status_t made = dnnl_primitive_create(&o->reorder, reorder);
-    dnnl_primitive_desc_destroy(reorder);
+    const dnnl_status_t made = dnn->dnnl_primitive_create(&o->reorder, reorder);
+    dnn->dnnl_primitive_desc_destroy(reorder);
     if (made != dnnl_success) return failed(made, "reorder");
     j->reorders++;
     return SW_OK;
@@ -301,7 +304,7 @@ static sw_status make_scratch(sw__dnn_job *j)
     memset(&m, 0, sizeof m);
     const dnnl_dims_t dim = {(int64_t)((j->scratch_bytes + 3) / 4)}, stride = {1};
     DNN_TRY(md_init(&m, 1, dim, stride), "scratchpad");
-    const dnnl_status_t s = dnnl_memory_create(&j->scratch, ref(&m), j->dnn->engine, DNNL_MEMORY_NONE);
+    const dnnl_status_t s = dnn->dnnl_memory_create(&j->scratch, ref(&m), j->dnn->engine, DNNL_MEMORY_NONE);
     md_free(&m);
     if (s != dnnl_success) return failed(s, "scratchpad");
     j->scratch_offset = j->workspace;
@@ -327,16 +330,16 @@ static void make_args(sw__dnn_job *j)
 static sw_status finish(sw__dnn_job *j, dnnl_primitive_desc_t pd)
 {
     const char *impl = "?";
-    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl);
+    dnn->dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl);
     j->scratch_bytes = scratch_size(pd);
     sw_status st = SW_OK;
     for (int i = 0; i < j->n && st == SW_OK; i++) st = bind_operand(j, &j->op[i], pd);
     if (st == SW_OK) {
-        const dnnl_status_t s = dnnl_primitive_create(&j->prim, pd);
+        const dnnl_status_t s = dnn->dnnl_primitive_create(&j->prim, pd);
         if (s != dnnl_success) st = failed(s, "primitive");
     }
     snprintf(j->note, sizeof j->note, j->reorders == 1 ? "%s, %d reorder" : "%s, %d reorders", impl, j->reorders);
-    dnnl_primitive_desc_destroy(pd);
+    dnn->dnnl_primitive_desc_destroy(pd);
     if (st == SW_OK) st = make_scratch(j);
     if (st == SW_OK) make_args(j);
     return st;
@@ -390,7 +393,7 @@ static sw_status matmul_make(sw__dnn_job *j, const sw__dnn_operand *a, const sw_
     if (s == dnnl_success)
         s = matmul_pd(&pd, j->dnn->engine, attr, ref(&j->op[0].user), ref(&j->op[1].user),
                       bias != NULL ? ref(&j->op[3].user) : NULL, ref(&j->op[2].user));
-    if (attr != NULL) dnnl_primitive_attr_destroy(attr);
+    if (attr != NULL) dnn->dnnl_primitive_attr_destroy(attr);
     return s == dnnl_success ? finish(j, pd) : failed(s, "matmul");
 }
 
@@ -437,7 +440,7 @@ static dnnl_status_t offer(const sw__dnn_operand *o, int64_t groups, md *m)
 static bool named(dnnl_primitive_desc_t pd, const char *start)
 {
     const char *impl = "";
-    dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl);
+    dnn->dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&impl);
     return strncmp(impl, start, strlen(start)) == 0;
 }
 
@@ -460,15 +463,15 @@ static dnnl_status_t conv_descriptor(sw__dnn_job *j, const conv_shape *shape, co
         dnnl_primitive_desc_t other = NULL;
         if (conv_pd(&other, engine, attr, shape, 1, hint, x, w, b, y) == dnnl_success) {
             if (named(other, "jit")) {
-                dnnl_primitive_desc_destroy(*pd);
+                dnn->dnnl_primitive_desc_destroy(*pd);
                 *pd = other;
             } else {
-                dnnl_primitive_desc_destroy(other);
+                dnn->dnnl_primitive_desc_destroy(other);
             }
         }
     }
-    if (hint != NULL) dnnl_primitive_desc_destroy(hint);
-    if (attr != NULL) dnnl_primitive_attr_destroy(attr);
+    if (hint != NULL) dnn->dnnl_primitive_desc_destroy(hint);
+    if (attr != NULL) dnn->dnnl_primitive_attr_destroy(attr);
     return s;
 }
 
@@ -522,12 +525,12 @@ static sw_status set_handles(sw__dnn_job *j, void *const *ptr, char *workspace)
 {
     for (int i = 0; i < j->n; i++) {
         operand *const o = &j->op[i];
-        DNN_TRY(dnnl_memory_set_data_handle(o->user_mem, ptr[o->slot]), "data handle");
+        DNN_TRY(dnn->dnnl_memory_set_data_handle(o->user_mem, ptr[o->slot]), "data handle");
         if (o->prim_mem != NULL)
-            DNN_TRY(dnnl_memory_set_data_handle(o->prim_mem, workspace + o->offset), "data handle");
+            DNN_TRY(dnn->dnnl_memory_set_data_handle(o->prim_mem, workspace + o->offset), "data handle");
     }
     if (j->scratch != NULL)
-        DNN_TRY(dnnl_memory_set_data_handle(j->scratch, workspace + j->scratch_offset), "data handle");
+        DNN_TRY(dnn->dnnl_memory_set_data_handle(j->scratch, workspace + j->scratch_offset), "data handle");
     return SW_OK;
 }
 
@@ -538,15 +541,15 @@ sw_status sw__dnn_run(sw__dnn_job *j, void *const *ptr, void *workspace)
     for (int i = 0; i < j->n; i++) {
         const operand *const o = &j->op[i];
         if (o->reorder != NULL && !o->result)
-            DNN_TRY(dnnl_primitive_execute(o->reorder, stream, o->n_reorder_args, o->reorder_args), "reorder");
+            DNN_TRY(dnn->dnnl_primitive_execute(o->reorder, stream, o->n_reorder_args, o->reorder_args), "reorder");
     }
-    DNN_TRY(dnnl_primitive_execute(j->prim, stream, j->n_args, j->args), "execution");
+    DNN_TRY(dnn->dnnl_primitive_execute(j->prim, stream, j->n_args, j->args), "execution");
     for (int i = 0; i < j->n; i++) {
         const operand *const o = &j->op[i];
         if (o->reorder != NULL && o->result)
-            DNN_TRY(dnnl_primitive_execute(o->reorder, stream, o->n_reorder_args, o->reorder_args), "reorder");
+            DNN_TRY(dnn->dnnl_primitive_execute(o->reorder, stream, o->n_reorder_args, o->reorder_args), "reorder");
     }
-    DNN_TRY(dnnl_stream_wait(stream), "stream");
+    DNN_TRY(dnn->dnnl_stream_wait(stream), "stream");
     return SW_OK;
 }
 
@@ -555,12 +558,12 @@ void sw__dnn_free(sw__dnn_job *j)
     if (j == NULL) return;
     for (int i = 0; i < MAX_OPERANDS; i++) {
         operand *const o = &j->op[i];
-        if (o->user_mem != NULL) dnnl_memory_destroy(o->user_mem);
-        if (o->prim_mem != NULL) dnnl_memory_destroy(o->prim_mem);
-        if (o->reorder != NULL) dnnl_primitive_destroy(o->reorder);
+        if (o->user_mem != NULL) dnn->dnnl_memory_destroy(o->user_mem);
+        if (o->prim_mem != NULL) dnn->dnnl_memory_destroy(o->prim_mem);
+        if (o->reorder != NULL) dnn->dnnl_primitive_destroy(o->reorder);
         md_free(&o->user);
     }
-    if (j->scratch != NULL) dnnl_memory_destroy(j->scratch);
-    if (j->prim != NULL) dnnl_primitive_destroy(j->prim);
+    if (j->scratch != NULL) dnn->dnnl_memory_destroy(j->scratch);
+    if (j->prim != NULL) dnn->dnnl_primitive_destroy(j->prim);
     sw__free(j);
 }

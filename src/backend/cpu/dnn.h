@@ -15,7 +15,7 @@ typedef struct sw__dnn_job sw__dnn_job;
 /* simd_level: 0, 1 (AVX2), 2 (AVX-512): oneDNN is held to it if it has not run yet in this process. */
 sw_status sw__dnn_open(int simd_level, sw__dnn **out);
 void sw__dnn_close(sw__dnn *d);
-void sw__dnn_version(char *buf, size_t size); /* "2.6.3", of the library that is running */
+sw_status sw__dnn_version(char *buf, size_t size); /* "2.6.3", of the library that is running */
 
 /* An f32 operand: as it lies in memory (desc), which of the pointers given to sw__dnn_run is its (slot), and how the
  * primitive takes it: as it lies, in the strides of `want`, or in whatever format it likes best. Where that differs from
