@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define STEPS 20
@@ -211,8 +212,62 @@ static void test_cpu(void **state)
     replay(&(golden_case){RESNET, "cpu", CPU});
 }
 
+/* The same through the command: a run file, the log's losses, the weights that it saves. */
+static void replay_by_command(const char *name)
+{
+    char folder[] = "/tmp/swoop-golden-XXXXXX", command[1200], path[512], line[512];
+    if (!mkdtemp(folder)) fail_msg("no temporary folder");
+    snprintf(command, sizeof command, "cd '%s/golden' && '%s' train %s.yaml --device cpu --project '%s' -q", SWOOP_TEST_DATA,
+             SWOOP_COMMAND, name, folder);
+    assert_int_equal(system(command), 0);
+    sw_safetensors *f = NULL, *last = NULL;
+    snprintf(path, sizeof path, "%s/golden/%s.safetensors", SWOOP_TEST_DATA, name);
+    ok(sw_safetensors_open(path, &f));
+    const double *want = tensor(f, "", "loss64")->data;
+    snprintf(path, sizeof path, "%s/train/log.txt", folder);
+    FILE *log = fopen(path, "r");
+    assert_non_null(log);
+    int steps = 0;
+    while (fgets(line, sizeof line, log)) {
+        int step;
+        double loss;
+        const char *at = strstr(line, " step ");
+        if (!at || sscanf(at, " step %d loss %lf", &step, &loss) != 2) continue;
+        assert_int_equal(step, ++steps);
+        if (!(fabs(loss - want[step - 1]) <= 1e-4 * fabs(want[step - 1])))
+            fail_msg("%s: step %d: loss %.9g, not %.9g", name, step, loss, want[step - 1]);
+    }
+    fclose(log);
+    assert_int_equal(steps, STEPS);
+    snprintf(path, sizeof path, "%s/train/last.safetensors", folder);
+    ok(sw_safetensors_open(path, &last));
+    for (size_t i = 0; i < sw_safetensors_count(last); i++) {
+        const sw_safetensors_info *a = sw_safetensors_at(last, i);
+        const sw_array *b = tensor(f, "final.", a->name);
+        const int64_t n = sw_array_count(b);
+        if (b->dtype != SW_F32) continue;
+        double *have = malloc((size_t)n * sizeof *have);
+        for (int64_t k = 0; k < n; k++) have[k] = (double)((const float *)a->array.data)[k];
+        if (!(distance_of_largest(have, b->data, n) <= 1e-4)) fail_msg("%s: final %s is off", name, a->name);
+        free(have);
+    }
+    sw_safetensors_close(last);
+    sw_safetensors_close(f);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_command(void **state)
+{
+    (void)state;
+    replay_by_command("mlp");
+    replay_by_command("lenet");
+    replay_by_command("resnet8");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu),
+                                       cmocka_unit_test(test_command)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,6 +240,15 @@ static sw_status add_result(sw__run_files *f, const sw_event *e)
     return sw__run_files_write(f, "results.csv", t->s);
 }
 
+static void log_epoch(const sw__run_files *f, const sw_event *e)
+{
+    char valid[96] = "";
+    if (e->has_valid)
+        snprintf(valid, sizeof valid, " val_loss %.6f val_acc %.4f", e->valid.loss, e->valid.accuracy);
+    sw__run_files_log(f, "epoch   %lld loss %.6f acc %.4f%s%s", (long long)e->epoch, e->loss, e->accuracy, valid,
+                      e->best ? " *" : "");
+}
+
 sw_status sw__run_files_event(sw__run_files *f, const sw_event *e)
 {
     switch (e->kind) {
@@ -248,9 +257,7 @@ sw_status sw__run_files_event(sw__run_files *f, const sw_event *e)
             sw__run_files_log(f, "step    %lld loss %.9g lr %.6g", (long long)e->step, e->loss, e->lr);
         return SW_OK;
     case SW_EVENT_EPOCH:
-        sw__run_files_log(f, "epoch   %lld loss %.6f acc %.4f val_loss %.6f val_acc %.4f%s", (long long)e->epoch, e->loss,
-                          e->accuracy, e->has_valid ? e->valid.loss : NAN, e->has_valid ? e->valid.accuracy : NAN,
-                          e->best ? " *" : "");
+        log_epoch(f, e);
         return add_result(f, e);
     case SW_EVENT_CHECKPOINT: return SW_OK;
     case SW_EVENT_NOT_FINITE:
