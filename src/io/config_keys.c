@@ -10,15 +10,18 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "data set: a known name (fashion-mnist, digits), a folder, X:Y files, .npz, .safetensors" },
     },
     [SW_KEY_FORMAT] = {
-        .info = { .name = "format", .group = "data", .type = SW_KEY_CHOICE, .fallback = "auto", .choices = "auto|idx|npy|npz|safetensors|batches",
+        .info = { .name = "format", .group = "data", .type = SW_KEY_CHOICE, .fallback = "auto",
+                  .choices = "auto|idx|npy|npz|safetensors|batches",
                   .help = "how to read the data" },
     },
     [SW_KEY_VAL] = {
         .info = { .name = "val", .group = "data", .type = SW_KEY_STRING, .fallback = "",
-                  .help = "data set for validation, instead of a part of the training data; test: the data's own test split" },
+                  .help = "data set for validation, instead of a part of the training data; test: the data's own test "
+                          "split" },
     },
     [SW_KEY_VAL_SPLIT] = {
-        .info = { .name = "val_split", .group = "data", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0, .most = 1,
+        .info = { .name = "val_split", .group = "data", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0,
+                  .most = 1,
                   .help = "part of the training data held out for validation, stratified; 0: none" },
         .most_open = true,
     },
@@ -28,7 +31,8 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_NORMALIZE] = {
         .info = { .name = "normalize", .group = "data", .type = SW_KEY_STRING, .fallback = "train",
-                  .help = "train: by the training data's mean and std per channel; none; or MEAN:STD, such as 0.5:0.25" },
+                  .help = "train: by the training data's mean and std per channel; none; or MEAN:STD, such as "
+                          "0.5:0.25" },
     },
     [SW_KEY_SHUFFLE] = {
         .info = { .name = "shuffle", .group = "data", .type = SW_KEY_BOOL, .fallback = "true",
@@ -41,7 +45,8 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .alone = "true",
     },
     [SW_KEY_WORKERS] = {
-        .info = { .name = "workers", .group = "data", .type = SW_KEY_INT, .fallback = "auto", .least = 0, .most = 256, .may_be_auto = true, .may_change = true,
+        .info = { .name = "workers", .group = "data", .type = SW_KEY_INT, .fallback = "auto", .least = 0, .most = 256,
+                  .may_be_auto = true, .may_change = true,
                   .help = "threads that prepare batches; 0: the training thread does it itself" },
     },
     [SW_KEY_MODEL] = {
@@ -57,54 +62,66 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "safetensors file or run folder with trained weights to start from" },
     },
     [SW_KEY_NUM_CLASSES] = {
-        .info = { .name = "num_classes", .group = "model", .type = SW_KEY_INT, .fallback = "auto", .least = 1, .most = EXACT, .may_be_auto = true,
+        .info = { .name = "num_classes", .group = "model", .type = SW_KEY_INT, .fallback = "auto", .least = 1,
+                  .most = EXACT, .may_be_auto = true,
                   .help = "classes of the model; auto: from the data" },
     },
     [SW_KEY_EPOCHS] = {
-        .info = { .name = "epochs", .group = "optimisation", .type = SW_KEY_INT, .fallback = "20", .least = 1, .most = EXACT, .may_change = true,
+        .info = { .name = "epochs", .group = "optimisation", .type = SW_KEY_INT, .fallback = "20", .least = 1,
+                  .most = EXACT, .may_change = true,
                   .help = "passes over the training data" },
     },
     [SW_KEY_STEPS] = {
-        .info = { .name = "steps", .group = "optimisation", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT, .may_change = true,
+        .info = { .name = "steps", .group = "optimisation", .type = SW_KEY_INT, .fallback = "0", .least = 0,
+                  .most = EXACT, .may_change = true,
                   .help = "stop after this many steps; 0: no such limit" },
     },
     [SW_KEY_TIME] = {
-        .info = { .name = "time", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0, .most = 1e9, .may_change = true,
+        .info = { .name = "time", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
+                  .most = 1e9, .may_change = true,
                   .help = "stop after this many hours; 0: no such limit" },
     },
     [SW_KEY_BATCH_SIZE] = {
-        .info = { .name = "batch_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "64", .least = 1, .most = EXACT, .may_change = true,
+        .info = { .name = "batch_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "64", .least = 1,
+                  .most = EXACT, .may_change = true,
                   .help = "samples per step" },
         .later = "auto",
     },
     [SW_KEY_LOSS] = {
-        .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto", .choices = "auto|cross_entropy|mse",
+        .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto",
+                  .choices = "auto|cross_entropy|mse",
                   .help = "what is minimised; auto: cross_entropy for classes, mse for values" },
     },
     [SW_KEY_OPTIMIZER] = {
-        .info = { .name = "optimizer", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "adamw", .choices = "adamw|adam|sgd",
+        .info = { .name = "optimizer", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "adamw",
+                  .choices = "adamw|adam|sgd",
                   .help = "update rule" },
         .later = "rmsprop|lamb|lion|adagrad",
     },
     [SW_KEY_LR] = {
-        .info = { .name = "lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0, .most = 1e6, .may_be_auto = true,
+        .info = { .name = "lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
+                  .most = 1e6, .may_be_auto = true,
                   .help = "learning rate, at its highest; auto: 1e-3, sgd 0.05" },
         .later = "find",
     },
     [SW_KEY_WEIGHT_DECAY] = {
-        .info = { .name = "weight_decay", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.01", .least = 0, .most = 1e6,
+        .info = { .name = "weight_decay", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.01",
+                  .least = 0, .most = 1e6,
                   .help = "weight decay" },
     },
     [SW_KEY_DECAY_ON] = {
-        .info = { .name = "decay_on", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "matrices", .choices = "matrices|all",
+        .info = { .name = "decay_on", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "matrices",
+                  .choices = "matrices|all",
                   .help = "what weight decay works on: matrices (not biases and norms), or all" },
     },
     [SW_KEY_CLIP_GRAD] = {
-        .info = { .name = "clip_grad", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0, .most = 1e9,
+        .info = { .name = "clip_grad", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
+                  .most = 1e9,
                   .help = "largest L2 norm of all gradients together; 0: off" },
     },
     [SW_KEY_MOMENTUM] = {
-        .info = { .name = "momentum", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.9", .least = 0, .most = 1,
+        .info = { .name = "momentum", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.9", .least = 0,
+                  .most = 1,
                   .help = "momentum of sgd" },
         .most_open = true,
     },
@@ -114,55 +131,67 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .alone = "true",
     },
     [SW_KEY_BETAS] = {
-        .info = { .name = "betas", .group = "optimisation", .type = SW_KEY_PAIR, .fallback = "0.9,0.999", .least = 0, .most = 1,
+        .info = { .name = "betas", .group = "optimisation", .type = SW_KEY_PAIR, .fallback = "0.9,0.999", .least = 0,
+                  .most = 1,
                   .help = "decay of adam's two moments" },
         .most_open = true,
     },
     [SW_KEY_EPS] = {
-        .info = { .name = "eps", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "1e-8", .least = 0, .most = 1,
+        .info = { .name = "eps", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "1e-8", .least = 0,
+                  .most = 1,
                   .help = "what adam adds to the root of the second moment" },
         .least_open = true,
     },
     [SW_KEY_SCHEDULE] = {
-        .info = { .name = "schedule", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "cosine", .choices = "cosine|constant|step",
+        .info = { .name = "schedule", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "cosine",
+                  .choices = "cosine|constant|step",
                   .help = "how the learning rate goes after the warm-up" },
         .later = "linear|onecycle|plateau",
     },
     [SW_KEY_WARMUP] = {
-        .info = { .name = "warmup", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.05", .least = 0, .most = 1,
+        .info = { .name = "warmup", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.05", .least = 0,
+                  .most = 1,
                   .help = "part of all steps over which the learning rate rises to lr" },
     },
     [SW_KEY_MIN_LR] = {
-        .info = { .name = "min_lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0, .most = 1e6,
+        .info = { .name = "min_lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
+                  .most = 1e6,
                   .help = "where the cosine schedule ends" },
     },
     [SW_KEY_STEP_SIZE] = {
-        .info = { .name = "step_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 1, .most = EXACT,
+        .info = { .name = "step_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 1,
+                  .most = EXACT,
                   .help = "epochs between two cuts of the step schedule" },
     },
     [SW_KEY_GAMMA] = {
-        .info = { .name = "gamma", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0, .most = 1,
+        .info = { .name = "gamma", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0,
+                  .most = 1,
                   .help = "factor of a cut of the step schedule" },
         .least_open = true,
     },
     [SW_KEY_MONITOR] = {
-        .info = { .name = "monitor", .group = "control", .type = SW_KEY_CHOICE, .fallback = "val_loss", .choices = "val_loss|val_acc|loss|acc",
+        .info = { .name = "monitor", .group = "control", .type = SW_KEY_CHOICE, .fallback = "val_loss",
+                  .choices = "val_loss|val_acc|loss|acc",
                   .help = "what decides which epoch is the best" },
     },
     [SW_KEY_PATIENCE] = {
-        .info = { .name = "patience", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT, .may_change = true,
+        .info = { .name = "patience", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0,
+                  .most = EXACT, .may_change = true,
                   .help = "stop after this many epochs without a better one; 0: never" },
     },
     [SW_KEY_VAL_EVERY] = {
-        .info = { .name = "val_every", .group = "control", .type = SW_KEY_INT, .fallback = "1", .least = 1, .most = EXACT,
+        .info = { .name = "val_every", .group = "control", .type = SW_KEY_INT, .fallback = "1", .least = 1,
+                  .most = EXACT,
                   .help = "epochs between validations" },
     },
     [SW_KEY_SAVE_EVERY] = {
-        .info = { .name = "save_every", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT,
+        .info = { .name = "save_every", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0,
+                  .most = EXACT,
                   .help = "steps between checkpoints within an epoch; 0: at its end only" },
     },
     [SW_KEY_LOG_EVERY] = {
-        .info = { .name = "log_every", .group = "control", .type = SW_KEY_INT, .fallback = "50", .least = 1, .most = EXACT,
+        .info = { .name = "log_every", .group = "control", .type = SW_KEY_INT, .fallback = "50", .least = 1,
+                  .most = EXACT,
                   .help = "steps between log lines" },
     },
     [SW_KEY_PRECISION] = {
@@ -171,11 +200,13 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .later = "tf32|bf16|f16",
     },
     [SW_KEY_DEVICE] = {
-        .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto", .may_be_auto = true, .may_change = true,
+        .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto",
+                  .may_be_auto = true, .may_change = true,
                   .help = "device: auto, cpu, ref" },
     },
     [SW_KEY_THREADS] = {
-        .info = { .name = "threads", .group = "control", .type = SW_KEY_INT, .fallback = "auto", .least = 1, .most = 4096, .may_be_auto = true, .may_change = true,
+        .info = { .name = "threads", .group = "control", .type = SW_KEY_INT, .fallback = "auto", .least = 1,
+                  .most = 4096, .may_be_auto = true, .may_change = true,
                   .help = "threads that compute; auto: one per core" },
     },
     [SW_KEY_DETERMINISTIC] = {
@@ -188,11 +219,13 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "seed of initial weights, order and split" },
     },
     [SW_KEY_ON_NAN] = {
-        .info = { .name = "on_nan", .group = "control", .type = SW_KEY_CHOICE, .fallback = "stop", .choices = "stop|continue",
+        .info = { .name = "on_nan", .group = "control", .type = SW_KEY_CHOICE, .fallback = "stop",
+                  .choices = "stop|continue",
                   .help = "when a loss is NaN or infinite" },
     },
     [SW_KEY_PROFILE] = {
-        .info = { .name = "profile", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0, .most = EXACT,
+        .info = { .name = "profile", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0,
+                  .most = EXACT,
                   .help = "steps to profile, kernel by kernel" },
     },
     [SW_KEY_PROJECT] = {
