@@ -234,7 +234,7 @@ static _Alignas(64) unsigned char nothing[64];
 
 static void *bound(const sw__bind *b)
 {
-    return b->buffer != NULL ? ((buffer *)b->buffer)->data + b->offset : nothing;
+    return b->buffer != NULL ? (void *)(((buffer *)b->buffer)->data + b->offset) : nothing;
 }
 
 /* ---- kernels --------------------------------------------------------------------------------------------------------- */

@@ -57,10 +57,10 @@ void sw__cpu_desc_text(const sw__desc *d, char *buf, size_t size);
 void sw__cpu_shapes_text(const sw__op_desc *d, char *buf, size_t size);
 
 /* Copies elements of one type between two layouts of the same dims; threaded when large. */
-void sw__cpu_copy(void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc, int threads);
+void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc);
 
 /* max(y, 0) in place; NaN stays, which is why oneDNN's own relu (NaN -> 0) is not used. */
-void sw__cpu_relu(float *y, const sw__desc *d, int threads);
+void sw__cpu_relu(sw__simd level, float *y, const sw__desc *d, int threads);
 
 /* Threads worth starting for so much work (in elementary operations): 1 when a fork and join would cost more. */
 static inline int sw__cpu_threads(const sw__cpu *cpu, double work)
@@ -87,6 +87,7 @@ bool sw__cpu_packed(const sw__desc *d);
 
 bool sw__cpu_matmul_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
 sw_status sw__cpu_matmul_plan(sw__cpu_plan *p);
+bool sw__cpu_pool_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
 bool sw__cpu_conv_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
 sw_status sw__cpu_conv_plan(sw__cpu_plan *p);
 sw_status sw__cpu_pool_plan(sw__cpu_plan *p);

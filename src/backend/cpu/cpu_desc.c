@@ -1,9 +1,12 @@
 /* cpu_desc.c: helpers over tensor descriptors: layouts, comparing, text, strided copies.
  * Below the CPU backend's ops. */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/gemm.h"
 
 #include <omp.h>
 #include <stdio.h>
+
+SW__SIMD_DECLARE(void, sw__relu_run, (float *y, int64_t n));
 
 int sw__cpu_thread(void)
 {
@@ -130,33 +133,82 @@ static void copy_run(void *to, int64_t ts, const void *from, int64_t fs, int64_t
     else COPY_RUN(uint8_t);
 }
 
-void sw__cpu_copy(void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc, int threads)
+/* Takes axis i out of a walk. */
+static void without(walk *w, int i)
 {
-    if (sw__cpu_elements(to_desc) == 0) return;
-    const walk w = walk_of(to_desc, from_desc);
+    for (w->rank--; i < w->rank; i++) {
+        w->dim[i] = w->dim[i + 1];
+        w->to[i] = w->to[i + 1];
+        w->from[i] = w->from[i + 1];
+    }
+}
+
+/* Place number r of a walk in both tensors. */
+static void place_of(const walk *w, int64_t r, int64_t *to, int64_t *from)
+{
+    *to = *from = 0;
+    for (int i = w->rank - 1; i >= 0; i--) {
+        const int64_t at = r % w->dim[i];
+        r /= w->dim[i];
+        *to += at * w->to[i];
+        *from += at * w->from[i];
+    }
+}
+
+static int64_t count_of(const walk *w)
+{
+    int64_t n = 1;
+    for (int i = 0; i < w->rank; i++) n *= w->dim[i];
+    return n;
+}
+
+/* Four-byte elements where one axis is contiguous in the target and another one in the source: small matrices to be
+ * transposed. The long axis is cut so that there is work for all threads. */
+static void copy_transposed(sw__simd level, float *to, const float *from, walk w, int across, int threads)
+{
+    const int last = w.rank - 1; /* contiguous in the target; `across` is in the source */
+    const int64_t cols = w.dim[across], ld_to = w.to[across], rows = w.dim[last], ld_from = w.from[last], cut = 256;
+    without(&w, last);
+    without(&w, across);
+    const int64_t outer = count_of(&w), cuts = (rows + cut - 1) / cut;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t r = 0; r < outer * cuts; r++) {
+        int64_t t, f;
+        place_of(&w, r / cuts, &t, &f);
+        const int64_t first = r % cuts * cut;
+        SW__SIMD_PICK(level, sw__transpose)(from + f + first * ld_from, ld_from, SW_MIN(cut, rows - first), cols,
+                                            to + t + first, ld_to);
+    }
+}
+
+void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc)
+{
+    const int64_t n = sw__cpu_elements(to_desc);
+    if (n == 0) return;
+    walk w = walk_of(to_desc, from_desc);
     const size_t size = sw_dtype_size((sw_dtype)to_desc->dtype);
-    const int inner = w.rank - 1;
-    int64_t rows = 1;
-    for (int i = 0; i < inner; i++) rows *= w.dim[i];
-    const int n_threads = rows * w.dim[inner] < 32768 ? 1 : threads;
-#pragma omp parallel for num_threads(n_threads) schedule(static) if (n_threads > 1)
-    for (int64_t r = 0; r < rows; r++) {
-        int64_t rest = r, t = 0, f = 0;
-        for (int i = inner - 1; i >= 0; i--) {
-            const int64_t at = rest % w.dim[i];
-            rest /= w.dim[i];
-            t += at * w.to[i];
-            f += at * w.from[i];
+    const int inner = w.rank - 1, threads = n < 32768 ? 1 : cpu->threads;
+    const int64_t run = w.dim[inner], ts = w.to[inner], fs = w.from[inner];
+    if (size == 4 && ts == 1 && fs != 1)
+        for (int i = 0; i < inner; i++) {
+            if (w.from[i] != 1) continue;
+            copy_transposed(cpu->simd, to, from, w, i, threads);
+            return;
         }
-        copy_run((char *)to + t * (int64_t)size, w.to[inner], (const char *)from + f * (int64_t)size, w.from[inner],
-                 w.dim[inner], size);
+    without(&w, inner);
+    const int64_t rows = count_of(&w);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t t, f;
+        place_of(&w, r, &t, &f);
+        copy_run((char *)to + t * (int64_t)size, ts, (const char *)from + f * (int64_t)size, fs, run, size);
     }
 }
 
 /* ---- relu ------------------------------------------------------------------------------------------------------------ */
 
 /* One dense run or, for strided tensors, runs along the axis of the smallest stride. */
-void sw__cpu_relu(float *y, const sw__desc *d, int threads)
+void sw__cpu_relu(sw__simd level, float *y, const sw__desc *d, int threads)
 {
     if (sw__cpu_elements(d) == 0) return;
     const walk w = walk_of(d, d);
@@ -174,6 +226,8 @@ void sw__cpu_relu(float *y, const sw__desc *d, int threads)
             rest /= w.dim[i];
         }
         const int64_t n = SW_MIN(chunk, length - r % chunks * chunk);
-        for (int64_t i = 0; i < n; i++) y[at + i * step] = y[at + i * step] < 0 ? 0 : y[at + i * step];
+        if (step == 1) SW__SIMD_PICK(level, sw__relu_run)(y + at, n);
+        else
+            for (int64_t i = 0; i < n; i++) y[at + i * step] = y[at + i * step] < 0 ? 0 : y[at + i * step];
     }
 }

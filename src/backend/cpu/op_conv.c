@@ -121,7 +121,7 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
 {
     const conv *const s = p->state;
     SW_TRY(sw__dnn_run(s->job, ptr, ptr[p->d.n_in + 1]));
-    if (s->c.relu) sw__cpu_relu(ptr[s->y], &p->desc[s->y], p->cpu->threads);
+    if (s->c.relu) sw__cpu_relu(p->cpu->simd, ptr[s->y], &p->desc[s->y], p->cpu->threads);
     return SW_OK;
 }
 

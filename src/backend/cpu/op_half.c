@@ -69,7 +69,7 @@ static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
     convert(packed ? ptr[y] : work + s->narrow, t, inner[y], SW_F32, sw__cpu_elements(&p->desc[y]), p->cpu);
     if (packed) return SW_OK;
     const sw__desc dense = sw__cpu_dense(t, p->desc[y].rank, p->desc[y].dim);
-    sw__cpu_copy(ptr[y], &p->desc[y], work + s->narrow, &dense, p->cpu->threads);
+    sw__cpu_copy(p->cpu, ptr[y], &p->desc[y], work + s->narrow, &dense);
     return SW_OK;
 }
 

@@ -93,7 +93,7 @@ static sw_status exec_scatter(sw__cpu_plan *p, void *const *ptr)
     const int threads = sw__cpu_threads(p->cpu, (double)s->c.count * (double)s->length * 4.0);
     SW_TRY(check_indices(&p->d.in[1], ptr[1], s->extent, threads));
     if (ptr[0] != ptr[3] || !sw__cpu_same_strides(&p->d.in[0], &p->d.out[0]))
-        sw__cpu_copy(ptr[3], &p->d.out[0], ptr[0], &p->d.in[0], p->cpu->threads);
+        sw__cpu_copy(p->cpu, ptr[3], &p->d.out[0], ptr[0], &p->d.in[0]);
     const int64_t parts = s->by_range ? threads : s->c.count;
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t i = 0; i < parts; i++) {

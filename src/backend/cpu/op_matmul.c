@@ -149,7 +149,7 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
 {
     matmul *const s = p->state;
     SW_TRY(sw__dnn_run(s->job, ptr, ptr[p->d.n_in + 1]));
-    if (s->g.relu) sw__cpu_relu(ptr[p->d.n_in], &p->d.out[0], p->cpu->threads);
+    if (s->g.relu) sw__cpu_relu(p->cpu->simd, ptr[p->d.n_in], &p->d.out[0], p->cpu->threads);
     return SW_OK;
 }
 

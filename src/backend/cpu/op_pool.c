@@ -1,5 +1,6 @@
-/* op_pool.c: MAX_POOL and AVG_POOL and their gradients: plans. Tensors that are all channels last, or all row-major, go to
- * the vector kernels (pool_simd.c); other strides and f64 to loops over windows (pool_loops.c). */
+/* op_pool.c: MAX_POOL and AVG_POOL and their gradients: plans. f32 goes to the vector kernels (pool_simd.c), which want all
+ * tensors channels last or all row-major: what lies otherwise is copied through the workspace. f64: loops over windows
+ * (pool_loops.c). */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pool.h"
 
@@ -11,7 +12,9 @@ typedef struct pool {
     int64_t images, channels;
     int x, y, dy, dx; /* indices of the tensors among inputs and outputs, -1: none */
     size_t line;      /* bytes of workspace for one thread */
-    bool grad;
+    bool grad, copies[4];
+    sw__desc laid[4]; /* how the kernels take the tensors; copies[i]: a copy at copy_at[i] in the workspace */
+    size_t copy_at[4];
 } pool;
 
 static const struct { uint16_t op; bool max, grad; int8_t x, y, dy, dx; } roles[] = {
@@ -69,16 +72,20 @@ static void describe(const sw__cpu_plan *p, pool *s)
     if (s->x < 0) memcpy(s->s.x, s->s.dx, sizeof s->s.x); /* average: where the window lies */
 }
 
-/* True if all tensors are channels last (or, last false, all row-major). */
-static bool all_laid(const sw__cpu_plan *p, bool last)
+/* Channels last or (last false) row-major. */
+static bool laid(const sw__desc *d, bool last)
 {
-    for (int i = 0; i < p->d.n_in + p->d.n_out; i++) {
-        const sw__desc *const d = &p->desc[i];
-        const sw__desc want = last ? sw__cpu_channels_last((sw_dtype)d->dtype, d->rank, d->dim)
-                                   : sw__cpu_dense((sw_dtype)d->dtype, d->rank, d->dim);
-        if (!sw__cpu_same_strides(d, &want)) return false;
-    }
-    return true;
+    const sw__desc want = last ? sw__cpu_channels_last((sw_dtype)d->dtype, d->rank, d->dim)
+                               : sw__cpu_dense((sw_dtype)d->dtype, d->rank, d->dim);
+    return sw__cpu_same_strides(d, &want);
+}
+
+/* As the output lies, where that is one of the two layouts of the vector kernels. */
+bool sw__cpu_pool_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
+{
+    (void)cpu;
+    const bool last = laid(&d->out[0], true), rows = laid(&d->out[0], false);
+    return (last && laid(&d->in[i], true)) || (rows && laid(&d->in[i], false));
 }
 
 /* ---- running --------------------------------------------------------------------------------------------------------- */
@@ -88,9 +95,8 @@ static const void *input(void *const *ptr, int i)
     return i >= 0 ? ptr[i] : NULL;
 }
 
-static sw_status exec_rows(sw__cpu_plan *p, void *const *ptr)
+static void run_rows(const sw__cpu_plan *p, const pool *s, void *const *ptr)
 {
-    const pool *const s = p->state;
     const sw__pool *const q = &s->p;
     const int64_t rows = q->y[0] * q->y[1], xs = q->x[0] * q->x[1] * q->x[2] * q->c;
     const int64_t width = q->y[2] * q->c, ys = rows * width;
@@ -104,12 +110,10 @@ static sw_status exec_rows(sw__cpu_plan *p, void *const *ptr)
         for (int64_t r = 0; r < q->planes * rows; r++)
             SW__SIMD_PICK(p->cpu->simd, sw__pool_row)(q, x + r / rows * xs, y + r / rows * ys, r % rows, line);
     }
-    return SW_OK;
 }
 
-static sw_status exec_grad_planes(sw__cpu_plan *p, void *const *ptr)
+static void run_grad_planes(const sw__cpu_plan *p, const pool *s, void *const *ptr)
 {
-    const pool *const s = p->state;
     const sw__pool *const q = &s->p;
     const int64_t xs = q->x[0] * q->x[1] * q->x[2] * q->c, ys = q->y[0] * q->y[1] * q->y[2] * q->c;
     const float *const x = input(ptr, s->x), *const y = input(ptr, s->y), *const dy = ptr[s->dy];
@@ -124,6 +128,20 @@ static sw_status exec_grad_planes(sw__cpu_plan *p, void *const *ptr)
                                                              y != NULL ? y + i * ys : NULL, dy + i * ys, dx + i * xs,
                                                              line);
     }
+}
+
+static sw_status exec_vector(sw__cpu_plan *p, void *const *ptr)
+{
+    const pool *const s = p->state;
+    const int y = p->d.n_in;
+    void *at[5];
+    for (int i = 0; i <= y; i++) at[i] = s->copies[i] ? (char *)ptr[y + 1] + s->copy_at[i] : ptr[i];
+    at[y + 1] = ptr[y + 1];
+    for (int i = 0; i < y; i++)
+        if (s->copies[i]) sw__cpu_copy(p->cpu, at[i], &s->laid[i], ptr[i], &p->desc[i]);
+    if (s->grad) run_grad_planes(p, s, at);
+    else run_rows(p, s, at);
+    if (s->copies[y]) sw__cpu_copy(p->cpu, ptr[y], &p->desc[y], at[y], &s->laid[y]);
     return SW_OK;
 }
 
@@ -141,6 +159,29 @@ static sw_status exec_loops(sw__cpu_plan *p, void *const *ptr)
 
 /* ---- plan ------------------------------------------------------------------------------------------------------------ */
 
+static void plan_vector(sw__cpu_plan *p, pool *s)
+{
+    const int y = p->d.n_in;
+    const bool last = laid(&p->desc[y], true) || !laid(&p->desc[y], false);
+    s->p.planes = last ? s->images : s->images * s->channels;
+    s->p.c = last ? s->channels : 1;
+    s->line = sw__cpu_align((size_t)(SW_MAX(s->p.x[2], s->p.y[2]) * s->p.c) * sizeof(float));
+    p->workspace = s->line * (size_t)p->cpu->threads;
+    int copies = 0;
+    for (int i = 0; i <= y; i++) {
+        const sw__desc *const d = &p->desc[i];
+        s->laid[i] = last ? sw__cpu_channels_last(SW_F32, d->rank, d->dim) : sw__cpu_dense(SW_F32, d->rank, d->dim);
+        s->copies[i] = !sw__cpu_same_strides(d, &s->laid[i]);
+        if (!s->copies[i]) continue;
+        copies++;
+        s->copy_at[i] = p->workspace;
+        p->workspace += sw__cpu_align((size_t)sw__cpu_elements(d) * sizeof(float));
+    }
+    p->exec = exec_vector;
+    snprintf(p->note, sizeof p->note, "%s:%s, %d %s", last ? "channels last" : "row-major",
+             sw__simd_name(p->cpu->simd), copies, copies == 1 ? "reorder" : "reorders");
+}
+
 sw_status sw__cpu_pool_plan(sw__cpu_plan *p)
 {
     const sw_dtype t = (sw_dtype)p->d.out[0].dtype;
@@ -150,17 +191,11 @@ sw_status sw__cpu_pool_plan(sw__cpu_plan *p)
     describe(p, s);
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
-    const bool last = all_laid(p, true), rows = !last && all_laid(p, false);
-    if (t == SW_F64 || (!last && !rows) || sw__cpu_elements(&p->desc[0]) == 0) {
+    if (t == SW_F64 || sw__cpu_elements(&p->desc[0]) == 0) {
         p->exec = exec_loops;
         snprintf(p->note, sizeof p->note, "loops:%s", sw_dtype_name(t));
         return SW_OK;
     }
-    s->p.planes = last ? s->images : s->images * s->channels;
-    s->p.c = last ? s->channels : 1;
-    s->line = sw__cpu_align((size_t)(SW_MAX(s->p.x[2], s->p.y[2]) * s->p.c) * sizeof(float));
-    p->workspace = s->line * (size_t)p->cpu->threads;
-    p->exec = s->grad ? exec_grad_planes : exec_rows;
-    snprintf(p->note, sizeof p->note, "%s:%s", last ? "channels last" : "row-major", sw__simd_name(p->cpu->simd));
+    plan_vector(p, s);
     return SW_OK;
 }
