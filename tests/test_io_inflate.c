@@ -102,6 +102,21 @@ static void round_trips(void **state)
     }
 }
 
+/* A last block of no bytes that ends where the source ends. */
+static void empty_stored(void **state)
+{
+    (void)state;
+    source s = { (const uint8_t *)"\1\0\0\xFF\xFF", 5, 5 };
+    sw__inflate *const z = sw__inflate_new(give, &s);
+    uint8_t out[4];
+    size_t got;
+    const char *wrong;
+    assert_non_null(z);
+    OK(sw__inflate_read(z, out, sizeof out, &got, &wrong));
+    assert_true(got == 0 && wrong == NULL && sw__inflate_ended(z));
+    sw__free(z);
+}
+
 static void cuts(void **state)
 {
     (void)state;
@@ -145,7 +160,7 @@ static void source_fails(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(round_trips), cmocka_unit_test(cuts),
-                                        cmocka_unit_test(source_fails) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(round_trips), cmocka_unit_test(empty_stored),
+                                        cmocka_unit_test(cuts), cmocka_unit_test(source_fails) };
     return cmocka_run_group_tests_name("io_inflate", tests, NULL, NULL);
 }

@@ -601,7 +601,8 @@ sw_status sw__inflate_read(sw__inflate *z, void *dst, size_t n, size_t *got, con
         st = more_input(z);
         if (st != SW_OK) break;
         *wrong = turn(z, &o, &st);
-        const bool stored_ends = z->mode == STORED && z->source_ended && z->in >= z->end && o.at < o.end;
+        const bool stored_ends =
+            z->mode == STORED && z->stored_left > 0 && z->source_ended && z->in >= z->end && o.at < o.end;
         /* Whatever the zeros in the place of what is missing looked like. */
         if (stored_ends || !is_true(z)) *wrong = "they are cut short";
     }

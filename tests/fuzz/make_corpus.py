@@ -81,3 +81,4 @@ for name, text in texts.items():
         packed = c.compress(text) + c.flush()
         if len(packed) < 5000:
             put("inflate", f"{name}_{level}_{strategy}", bytes([len(packed) % 16]) + packed + b"rest")
+put("inflate", "empty_stored", bytes.fromhex("05010000ffff"))
