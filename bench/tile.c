@@ -1,6 +1,7 @@
 /* tile.c: the tile interpreter beside loops written by hand for the same work, best of several runs each.
  * Build: cc -O3 -march=native -fopenmp -fno-math-errno -fno-trapping-math -D_GNU_SOURCE -Iinclude -Isrc bench/tile.c
- *        build/release/src/libswoop.a -ldnnl -lxxhash -lm (and what the build found); run: ./tile [threads [case [runs]]]. */
+ *        build/release/src/libswoop.a -ldnnl -lxxhash -lm (and what the build found); run: ./tile [threads [case
+ * [runs]]]. */
 #include "base/base.h"
 #include "kernel/tile.h"
 
@@ -76,7 +77,8 @@ static int sum(maker *m, sw__op o, int a)
 {
     return add(m, (sw__inst){ .kop = SW_K_REDUCE, .op = (uint16_t)o, .a = a, .b = -1, .c = -1 });
 }
-static int num(maker *m, double v) { return add(m, (sw__inst){ .kop = SW_K_CONST, .value = v, .a = -1, .b = -1, .c = -1 }); }
+static int num(maker *m, double v) { return add(m, (sw__inst){ .kop = SW_K_CONST, .value = v, .a = -1, .b = -1,
+                                                               .c = -1 }); }
 #define ALL 0xffu
 
 /* Processor time for one thread, so that neighbours on the machine count less; seconds of the clock for several. */
@@ -87,7 +89,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- timing ------------------------------------------------------------------------------------------------------------------ */
+/* ---- timing ------------------------------------------------------------------------------------------------------ */
 
 typedef void (*hand_fn)(maker *m);
 
@@ -135,7 +137,7 @@ static void report(maker *m, hand_fn hand)
 #define PARALLEL _Pragma("omp parallel for num_threads(threads) schedule(static)")
 #define PARALLEL_SIMD _Pragma("omp parallel for simd num_threads(threads) schedule(static)")
 
-/* ---- cases --------------------------------------------------------------------------------------------------------------------- */
+/* ---- cases ------------------------------------------------------------------------------------------------------- */
 
 static void hand_relu(maker *m)
 {
@@ -152,7 +154,7 @@ static void add_relu(int64_t n, const char *name)
 {
     maker m;
     begin(&m, name, 1, &n, 0);
-    const int x = op(&m, SW_OP_ADD, load(&m, ALL), load(&m, ALL));
+    const int a = load(&m, ALL), b = load(&m, ALL), x = op(&m, SW_OP_ADD, a, b);
     store(&m, -1, ALL, op(&m, SW_OP_MAX, x, num(&m, 0)));
     report(&m, hand_relu);
 }
@@ -208,7 +210,8 @@ static void norm_apply(int64_t rows, int64_t cols, const char *name)
     maker m;
     const int64_t extent[2] = { rows, cols };
     begin(&m, name, 2, extent, 0);
-    const int y = op(&m, SW_OP_ADD, op(&m, SW_OP_MUL, load(&m, ALL), load(&m, 2)), load(&m, 2));
+    const int x = load(&m, ALL), scale = load(&m, 2), shift = load(&m, 2);
+    const int y = op(&m, SW_OP_ADD, op(&m, SW_OP_MUL, x, scale), shift);
     store(&m, -1, ALL, op(&m, SW_OP_MAX, y, num(&m, 0)));
     report(&m, hand_norm_apply);
 }
@@ -337,7 +340,8 @@ static void bias_channels(int64_t n, int64_t c, int64_t hw, const char *name)
     maker m;
     const int64_t extent[3] = { n, c, hw };
     begin(&m, name, 3, extent, 0);
-    store(&m, -1, ALL, op(&m, SW_OP_MAX, op(&m, SW_OP_ADD, load(&m, ALL), load(&m, 2)), num(&m, 0)));
+    const int x = load(&m, ALL), bias = load(&m, 2);
+    store(&m, -1, ALL, op(&m, SW_OP_MAX, op(&m, SW_OP_ADD, x, bias), num(&m, 0)));
     report(&m, NULL);
 }
 
@@ -347,10 +351,15 @@ static void dropout(int64_t n, const char *name)
     begin(&m, name, 1, &n, 0);
     const int x = load(&m, ALL);
     const int e = add(&m, (sw__inst){ .kop = SW_K_INDEX, .dtype = SW_I64, .a = -1, .b = -1, .c = -1, .stride = { 1 } });
-    const int r = add(&m, (sw__inst){ .kop = SW_K_RANDOM, .dtype = SW_U32, .a = e, .b = -1, .c = -1, .ivalue = 1, .stream = 2 });
+    const int r = add(&m, (sw__inst){ .kop = SW_K_RANDOM, .dtype = SW_U32, .a = e, .b = -1, .c = -1, .ivalue = 1,
+                                      .stream = 2 });
     const int u = add(&m, (sw__inst){ .kop = SW_K_CALC, .op = SW_OP_CAST, .dtype = SW_F32, .a = r, .b = -1, .c = -1 });
-    const int lt = add(&m, (sw__inst){ .kop = SW_K_CALC, .op = SW_OP_LT, .dtype = SW_BOOL, .a = u, .b = num(&m, 2e9), .c = -1 });
-    store(&m, -1, ALL, add(&m, (sw__inst){ .kop = SW_K_CALC, .op = SW_OP_WHERE, .a = lt, .b = op(&m, SW_OP_MUL, x, num(&m, 2)), .c = num(&m, 0) }));
+    const int lt = add(&m, (sw__inst){ .kop = SW_K_CALC, .op = SW_OP_LT, .dtype = SW_BOOL, .a = u, .b = num(&m, 2e9),
+                                       .c = -1 });
+    store(&m, -1, ALL, add(&m, (sw__inst){ .kop = SW_K_CALC, .op = SW_OP_WHERE, .a = lt, .b = op(&m, SW_OP_MUL, x,
+                                                                                                 num(&m, 2)),
+                                                                                                     .c = num(&m,
+                                                                                                              0) }));
     report(&m, NULL);
 }
 

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* ---- building kernels ---------------------------------------------------------------------------------------------- */
+/* ---- building kernels -------------------------------------------------------------------------------------------- */
 
 enum { MAX_INSTS = 96 };
 
@@ -109,7 +109,8 @@ static int calc(maker *m, sw__op op, sw_dtype t, int a, int b, int c)
 
 static int reduce(maker *m, sw__op op, int a)
 {
-    return add(m, (sw__inst){ .kop = SW_K_REDUCE, .op = (uint16_t)op, .dtype = m->inst[a].dtype, .a = a, .b = -1, .c = -1 });
+    return add(m, (sw__inst){ .kop = SW_K_REDUCE, .op = (uint16_t)op, .dtype = m->inst[a].dtype, .a = a, .b = -1,
+                              .c = -1 });
 }
 
 static int constant(maker *m, sw_dtype t, double value)
@@ -120,7 +121,7 @@ static int constant(maker *m, sw_dtype t, double value)
 
 #define ALL 0xffu
 
-/* ---- the oracle ------------------------------------------------------------------------------------------------------- */
+/* ---- the oracle -------------------------------------------------------------------------------------------------- */
 
 typedef union number { double f; int64_t i; } number;
 
@@ -159,7 +160,8 @@ static int64_t to_int(double x, int t)
 {
     static const double lo[SW_DTYPE_COUNT] = { [SW_I32] = -0x1p31, [SW_I64] = -0x1p63 };
     static const double hi[SW_DTYPE_COUNT] = { [SW_I32] = 0x1p31, [SW_I64] = 0x1p63, [SW_U8] = 256, [SW_U32] = 0x1p32 };
-    static const int64_t top[SW_DTYPE_COUNT] = { [SW_I32] = INT32_MAX, [SW_I64] = INT64_MAX, [SW_U8] = 255, [SW_U32] = UINT32_MAX };
+    static const int64_t top[SW_DTYPE_COUNT] = { [SW_I32] = INT32_MAX, [SW_I64] = INT64_MAX, [SW_U8] = 255,
+                                                 [SW_U32] = UINT32_MAX };
     if (t == SW_BOOL) return x != 0;
     if (isnan(x)) return 0;
     return x <= lo[t] ? (int64_t)lo[t] : x >= hi[t] ? top[t] : (int64_t)x;
@@ -260,7 +262,8 @@ static number fill_of(const sw__inst *i)
 static number random_number(const sw__inst *i, int64_t e, int64_t count)
 {
     const uint64_t block = (uint64_t)e / 4;
-    const uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)count, (uint32_t)((uint64_t)count >> 32) };
+    const uint32_t counter[4] = { (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)count,
+                                  (uint32_t)((uint64_t)count >> 32) };
     const uint32_t key[2] = { (uint32_t)i->ivalue, i->stream };
     uint32_t words[4];
     sw__philox(counter, key, words);
@@ -277,7 +280,8 @@ static number point_value(const maker *m, oracle *o, int j, int64_t p, const int
     switch (i->kop) {
     case SW_K_LOAD:
         if (o->empty && affine(m, i, d) >= m->elements[i->buffer]) return none;
-        return masked_out(m, i, d) ? fill_of(i) : read_number(m->data[i->buffer], m->k.buffer[i->buffer].dtype, affine(m, i, d));
+        return masked_out(m, i, d) ? fill_of(i) : read_number(m->data[i->buffer], m->k.buffer[i->buffer].dtype,
+                                                              affine(m, i, d));
     case SW_K_GATHER:
         if (masked_out(m, i, d)) return fill_of(i);
         if (a.i < 0 || a.i >= i->extent_x) {
@@ -323,7 +327,8 @@ static void reduce_value(const maker *m, oracle *o, int j)
     const sw__inst *const i = &m->inst[j];
     const bool f = is_float(i->dtype);
     static const int64_t low[SW_DTYPE_COUNT] = { [SW_I32] = INT32_MIN, [SW_I64] = INT64_MIN };
-    static const int64_t high[SW_DTYPE_COUNT] = { [SW_I32] = INT32_MAX, [SW_I64] = INT64_MAX, [SW_U8] = 255, [SW_U32] = UINT32_MAX };
+    static const int64_t high[SW_DTYPE_COUNT] = { [SW_I32] = INT32_MAX, [SW_I64] = INT64_MAX, [SW_U8] = 255,
+                                                  [SW_U32] = UINT32_MAX };
     number start = { .i = 0 };
     switch (i->op) {
     case SW_OP_REDUCE_PROD: if (f) start.f = 1; else start.i = 1; break;
@@ -390,7 +395,7 @@ static void oracle_free(const maker *m, oracle *o)
     for (int b = 0; b < m->k.n_buffers; b++) free(o->out[b]);
 }
 
-/* ---- comparing ---------------------------------------------------------------------------------------------------------- */
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 static const char *const levels[] = { "base", "avx2", "avx512" };
 
@@ -424,7 +429,8 @@ static bool close_enough(number got, number want, int t, double tolerance, doubl
     return fabs(got.f - want.f) <= ulp * fabs(want.f) + tolerance * scale + (tolerance > 1e-9 ? 1e-44 : 0);
 }
 
-static void compare_outputs(const maker *m, const oracle *o, void *const *got, double tolerance, bool cancels, const char *level,
+static void compare_outputs(const maker *m, const oracle *o, void *const *got, double tolerance, bool cancels,
+                            const char *level,
                             int threads)
 {
     for (int b = 0; b < m->k.n_buffers; b++) {
@@ -485,7 +491,8 @@ static void check_within(const maker *m, double tolerance, bool cancels)
             else compare_outputs(m, &o, out[threads - 1], tolerance, cancels, levels[l], threads);
         }
         for (int b = 0; b < m->k.n_buffers && !o.bad; b++)
-            assert_memory_equal(out[0][b], out[1][b], (size_t)m->elements[b] * sw_dtype_size((sw_dtype)m->k.buffer[b].dtype));
+            assert_memory_equal(out[0][b], out[1][b],
+                                (size_t)m->elements[b] * sw_dtype_size((sw_dtype)m->k.buffer[b].dtype));
         free_outputs(m, out[0]);
         free_outputs(m, out[1]);
     }
@@ -495,7 +502,7 @@ static void check_within(const maker *m, double tolerance, bool cancels)
 
 static void check(const maker *m, double tolerance) { check_within(m, tolerance, false); }
 
-/* ---- data ----------------------------------------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 
 static sw__rng rng;
 

@@ -1,6 +1,6 @@
 /* test_tile_cases.h: the cases of test_tile.c, which has the oracle. */
 
-/* ---- ops and types -------------------------------------------------------------------------------------------------------- */
+/* ---- ops and types ----------------------------------------------------------------------------------------------- */
 
 static const sw_dtype types[] = { SW_F32, SW_F64, SW_I32, SW_I64, SW_U8, SW_BOOL, SW_U32 };
 
@@ -17,11 +17,16 @@ static bool op_takes(int op, sw_dtype t)
     }
 }
 
-static const double specials_f[] = { 0.0, -0.0, 1, -1, 0.5, -0.5, 2, 3, -3, 1e-40, -1e-40, 1e-45, 1e-30, 1e30, -1e30, 88.7, 89.1, -87.4,
-                                     -103.5, -110, 3.4e38, -3.4e38, INFINITY, -INFINITY, NAN, 16777216, 16777217, 2147483648.0,
-                                     -2147483648.0, 2147483520.0, 4294967296.0, 1e19, -1e19, 255.5, 256, 0.9, 0.94999, 0.95001, 4, 4.1,
-                                     100000, 2e6, 1e9, 1e22, 0.7853982, 1.5707964, 3.1415927, 0.625, 0.6249, 9.5, 1.0000001, 0.9999999 };
-static const int64_t specials_i[] = { 0, 1, -1, 2, 3, 7, 8, 31, 32, 33, 63, 64, 127, 128, 200, 255, -5, -128, INT32_MAX, INT32_MIN, UINT32_MAX,
+static const double specials_f[] = { 0.0, -0.0, 1, -1, 0.5, -0.5, 2, 3, -3, 1e-40, -1e-40, 1e-45, 1e-30, 1e30, -1e30,
+                                     88.7, 89.1, -87.4,
+                                     -103.5, -110, 3.4e38, -3.4e38, INFINITY, -INFINITY, NAN, 16777216, 16777217,
+                                         2147483648.0,
+                                     -2147483648.0, 2147483520.0, 4294967296.0, 1e19, -1e19, 255.5, 256, 0.9, 0.94999,
+                                         0.95001, 4, 4.1,
+                                     100000, 2e6, 1e9, 1e22, 0.7853982, 1.5707964, 3.1415927, 0.625, 0.6249, 9.5,
+                                         1.0000001, 0.9999999 };
+static const int64_t specials_i[] = { 0, 1, -1, 2, 3, 7, 8, 31, 32, 33, 63, 64, 127, 128, 200, 255, -5, -128,
+                                      INT32_MAX, INT32_MIN, UINT32_MAX,
                                       INT64_MAX, INT64_MIN };
 
 /* Every special value against every other, then random ones. */
@@ -47,8 +52,8 @@ static double op_tolerance(int op, sw_dtype t)
 {
     if (t == SW_F64) return 1e-14;
     switch (op) {
-    case SW_OP_EXP: case SW_OP_LOG: case SW_OP_SIN: case SW_OP_COS: case SW_OP_ATAN: case SW_OP_TANH: case SW_OP_ERF: case SW_OP_POW:
-        return 3e-7;
+    case SW_OP_EXP: case SW_OP_LOG: case SW_OP_SIN: case SW_OP_COS: case SW_OP_ATAN: case SW_OP_TANH: case SW_OP_ERF:
+    case SW_OP_POW: return 3e-7;
     default: return 0;
     }
 }
@@ -129,7 +134,8 @@ static void test_where(void **state)
             const int64_t n = 3001;
             begin(&m, 1, &n, 0);
             const int c = load_dense(&m, SW_BOOL, ALL);
-            const int a = load_dense(&m, types[t], form & 1 ? 0 : ALL), b = load_dense(&m, types[t], form & 2 ? 0 : ALL);
+            const int a = load_dense(&m, types[t], form & 1 ? 0 : ALL), b = load_dense(&m, types[t], form & 2 ?
+                                                                                       0 : ALL);
             store_dense(&m, types[t], ALL, calc(&m, SW_OP_WHERE, types[t], c, a, b));
             fill_all(&m);
             check(&m, 0);
@@ -151,7 +157,8 @@ static void test_combinations(void **state)
         const int ab = calc(&m, SW_OP_MUL, SW_F32, a, b, -1);
         const int cd = calc(&m, SW_OP_MUL, SW_F32, d, c, -1);
         const sw__op op = form & 8 ? SW_OP_ADD : SW_OP_SUB;
-        const int x = form & 16 ? calc(&m, op, SW_F32, ab, form & 32 ? c : cd, -1) : calc(&m, op, SW_F32, form & 32 ? d : c, ab, -1);
+        const int x = form & 16 ? calc(&m, op, SW_F32, ab, form & 32 ? c : cd, -1) : calc(&m, op, SW_F32, form & 32 ?
+                                                                                          d : c, ab, -1);
         const int lt = calc(&m, SW_OP_LT, SW_BOOL, b, a, -1);
         const int y = calc(&m, SW_OP_WHERE, SW_F32, lt, x, d);
         store_dense(&m, SW_F32, ALL, y);
@@ -170,7 +177,8 @@ static void test_adam(void **state)
         const int64_t n = form & 1 ? 5000 : 37;
         begin(&m, 1, &n, 0);
         const int p = load_dense(&m, SW_F32, ALL), g = load_dense(&m, SW_F32, ALL), m0 = load_dense(&m, SW_F32, ALL);
-        const int v0 = load_dense(&m, SW_F32, ALL), rate = load_dense(&m, SW_F32, 0), spread = load_dense(&m, SW_F32, 0);
+        const int v0 = load_dense(&m, SW_F32, ALL), rate = load_dense(&m, SW_F32, 0), spread = load_dense(&m, SW_F32,
+                                                                                                          0);
         const int a = constant(&m, SW_F32, 0.9), b = constant(&m, SW_F32, 0.1), eps = constant(&m, SW_F32, 1e-3);
         const int gg = calc(&m, SW_OP_MUL, SW_F32, g, g, -1);
         const int ma = calc(&m, SW_OP_MUL, SW_F32, m0, a, -1), gb = calc(&m, SW_OP_MUL, SW_F32, b, g, -1);
@@ -178,7 +186,8 @@ static void test_adam(void **state)
         const int m1 = calc(&m, SW_OP_ADD, SW_F32, ma, gb, -1);
         const int v1 = form & 2 ? calc(&m, SW_OP_ADD, SW_F32, ggb, va, -1) : calc(&m, SW_OP_ADD, SW_F32, va, ggb, -1);
         const int root = calc(&m, SW_OP_MUL, SW_F32, calc(&m, SW_OP_SQRT, SW_F32, v1, -1, -1), spread, -1);
-        const int den = form & 2 ? calc(&m, SW_OP_ADD, SW_F32, eps, root, -1) : calc(&m, SW_OP_ADD, SW_F32, root, eps, -1);
+        const int den = form & 2 ? calc(&m, SW_OP_ADD, SW_F32, eps, root, -1) : calc(&m, SW_OP_ADD, SW_F32, root, eps,
+                                                                                     -1);
         const int step = calc(&m, SW_OP_DIV, SW_F32, calc(&m, SW_OP_MUL, SW_F32, m1, rate, -1), den, -1);
         store_dense(&m, SW_F32, ALL, m1);
         store_dense(&m, SW_F32, ALL, v1);
@@ -197,12 +206,13 @@ static void test_adam(void **state)
     }
 }
 
-/* ---- movement ----------------------------------------------------------------------------------------------------------------- */
+/* ---- movement ---------------------------------------------------------------------------------------------------- */
 
 static void test_transpose(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = { { 5, 7, 3 }, { 2, 33, 65 }, { 64, 6, 28 }, { 3, 600, 2 }, { 40, 70, 50 }, { 1, 100, 1500 } };
+    static const int64_t shapes[][3] = { { 5, 7, 3 }, { 2, 33, 65 }, { 64, 6, 28 }, { 3, 600, 2 }, { 40, 70, 50 },
+                                         { 1, 100, 1500 } };
     static const int orders[][3] = { { 0, 2, 1 }, { 2, 1, 0 }, { 1, 0, 2 }, { 2, 0, 1 } };
     for (size_t s = 0; s < SW_COUNT(shapes); s++) {
         for (size_t k = 0; k < SW_COUNT(orders); k++) {
@@ -314,7 +324,8 @@ static void test_index_and_random(void **state)
     i.stride[1] = 0;
     const int row = add(&m, i);
     const int count = load_dense(&m, SW_I64, 0);
-    const int r = add(&m, (sw__inst){ .kop = SW_K_RANDOM, .dtype = SW_U32, .a = e, .b = count, .c = -1, .ivalue = 77, .stream = 5 });
+    const int r = add(&m, (sw__inst){ .kop = SW_K_RANDOM, .dtype = SW_U32, .a = e, .b = count, .c = -1, .ivalue = 77,
+                                      .stream = 5 });
     store_dense(&m, SW_U32, ALL, r);
     store_dense(&m, SW_F32, ALL, row);
     store_dense(&m, SW_I64, ALL, e);
@@ -323,7 +334,7 @@ static void test_index_and_random(void **state)
     finish(&m);
 }
 
-/* ---- reductions ------------------------------------------------------------------------------------------------------------------ */
+/* ---- reductions -------------------------------------------------------------------------------------------------- */
 
 typedef struct reduce_case { int rank; int64_t extent[4]; uint32_t reduced; } reduce_case;
 static const reduce_case reduce_cases[] = {
@@ -374,7 +385,8 @@ static void test_reductions(void **state)
 static void test_softmax(void **state)
 {
     (void)state;
-    static const int64_t shapes[][2] = { { 64, 10 }, { 5, 100 }, { 3, 1000 }, { 3, 5000 }, { 2, 70000 }, { 1, 100000 }, { 7, 1 }, { 20, 5000 } };
+    static const int64_t shapes[][2] = { { 64, 10 }, { 5, 100 }, { 3, 1000 }, { 3, 5000 }, { 2, 70000 }, { 1,
+                                        100000 }, { 7, 1 }, { 20, 5000 } };
     for (size_t s = 0; s < SW_COUNT(shapes); s++) {
         for (int in_place = 0; in_place < 2; in_place++) {
             maker m;
@@ -406,11 +418,14 @@ static void test_layer_norm(void **state)
         maker m;
         begin(&m, 2, shapes[s], 2);
         const int x = load_dense(&m, SW_F32, ALL), w = load_dense(&m, SW_F32, 2), bias = load_dense(&m, SW_F32, 2);
-        const int n = constant(&m, SW_F32, 1.0 / (double)shapes[s][1]), eps = constant(&m, SW_F32, 1e-5), one = constant(&m, SW_F32, 1);
+        const int n = constant(&m, SW_F32, 1.0 / (double)shapes[s][1]), eps = constant(&m, SW_F32, 1e-5),
+            one = constant(&m, SW_F32, 1);
         const int mean = calc(&m, SW_OP_MUL, SW_F32, reduce(&m, SW_OP_REDUCE_SUM, x), n, -1);
         const int d = calc(&m, SW_OP_SUB, SW_F32, x, mean, -1);
-        const int var = calc(&m, SW_OP_MUL, SW_F32, reduce(&m, SW_OP_REDUCE_SUM, calc(&m, SW_OP_MUL, SW_F32, d, d, -1)), n, -1);
-        const int rstd = calc(&m, SW_OP_DIV, SW_F32, one, calc(&m, SW_OP_SQRT, SW_F32, calc(&m, SW_OP_ADD, SW_F32, var, eps, -1), -1, -1), -1);
+        const int var = calc(&m, SW_OP_MUL, SW_F32, reduce(&m, SW_OP_REDUCE_SUM, calc(&m, SW_OP_MUL, SW_F32, d, d,
+                                                                                      -1)), n, -1);
+        const int rstd = calc(&m, SW_OP_DIV, SW_F32, one, calc(&m, SW_OP_SQRT, SW_F32, calc(&m, SW_OP_ADD, SW_F32,
+                                                                                            var, eps, -1), -1, -1), -1);
         const int y = calc(&m, SW_OP_MUL, SW_F32, calc(&m, SW_OP_MUL, SW_F32, d, rstd, -1), w, -1);
         store_dense(&m, SW_F32, ALL, calc(&m, SW_OP_ADD, SW_F32, y, bias, -1));
         store_dense(&m, SW_F32, 1, mean);
@@ -425,14 +440,16 @@ static void test_layer_norm(void **state)
 static void test_column_sums(void **state)
 {
     (void)state;
-    static const int64_t shapes[][2] = { { 1000, 64 }, { 5000, 10 }, { 333, 1030 }, { 70000, 3 }, { 6, 5 }, { 2000, 100 } };
+    static const int64_t shapes[][2] = { { 1000, 64 }, { 5000, 10 }, { 333, 1030 }, { 70000, 3 }, { 6, 5 }, { 2000,
+                                        100 } };
     for (size_t s = 0; s < SW_COUNT(shapes); s++) {
         maker m;
         begin(&m, 2, shapes[s], 1);
         const int x = load_dense(&m, SW_F32, ALL), dy = load_dense(&m, SW_F32, ALL), mean = load_dense(&m, SW_F32, 2);
         const int n = constant(&m, SW_F32, 1.0 / (double)shapes[s][0]);
         const int d = calc(&m, SW_OP_SUB, SW_F32, x, mean, -1);
-        const int s1 = reduce(&m, SW_OP_REDUCE_SUM, dy), s2 = reduce(&m, SW_OP_REDUCE_SUM, calc(&m, SW_OP_MUL, SW_F32, dy, d, -1));
+        const int s1 = reduce(&m, SW_OP_REDUCE_SUM, dy), s2 = reduce(&m, SW_OP_REDUCE_SUM, calc(&m, SW_OP_MUL, SW_F32,
+                                                                                                dy, d, -1));
         const int s3 = reduce(&m, SW_OP_REDUCE_MAX, x);
         store_dense(&m, SW_F32, 2, s1);
         store_dense(&m, SW_F32, 2, calc(&m, SW_OP_MUL, SW_F32, s2, n, -1));
@@ -458,9 +475,11 @@ static void long_sum(int64_t rows, int64_t cols, uint32_t reduced)
     assert_memory_equal(out[0][1], out[1][1], (size_t)kept * sizeof(float));
     for (int64_t k = 0; k < kept; k++) {
         double want = 0;
-        for (int64_t e = 0; e < rows * cols / kept; e++) want += (double)x[reduced == 1 ? e * cols + k : k * (rows * cols / kept) + e];
+        for (int64_t e = 0; e < rows * cols / kept; e++) want += (double)x[reduced == 1 ?
+                                                                           e * cols + k : k * (rows * cols / kept) + e];
         const double got = (double)((float *)out[0][1])[k];
-        if (fabs(got - want) > 5e-7 * want) fail_msg("sum of %lld: %.9g, not %.9g", (long long)(rows * cols), got, want);
+        if (fabs(got - want) > 5e-7 * want) fail_msg("sum of %lld: %.9g, not %.9g", (long long)(rows * cols), got,
+                                                     want);
     }
     free_outputs(&m, out[0]);
     free_outputs(&m, out[1]);
@@ -477,12 +496,13 @@ static void test_long_sums(void **state)
     long_sum(40000, 250, 1);
 }
 
-/* ---- random kernels -------------------------------------------------------------------------------------------------------------------- */
+/* ---- random kernels ---------------------------------------------------------------------------------------------- */
 
 /* A load of an even mix: dense, permuted, broadcast, padded, masked, of any type; cast to f32 or kept. */
 static int random_load(maker *m, uint32_t axes)
 {
-    static const sw_dtype t[] = { SW_F32, SW_F32, SW_F32, SW_F32, SW_F64, SW_F16, SW_BF16, SW_I32, SW_I64, SW_U8, SW_U32 };
+    static const sw_dtype t[] = { SW_F32, SW_F32, SW_F32, SW_F32, SW_F64, SW_F16, SW_BF16, SW_I32, SW_I64, SW_U8,
+                                  SW_U32 };
     const int rank = m->k.rank;
     int order[SW_MAX_RANK];
     int64_t stride[SW_MAX_RANK] = { 0 }, n = 1, offset = 0;
@@ -512,7 +532,8 @@ static int random_load(maker *m, uint32_t axes)
         n = stride[x] * (extent > 0 ? extent : 1) + (chance(10) ? pick(0, 3) : 0);
     }
     if (chance(20)) offset = pick(0, 5);
-    sw__inst i = access_inst(m, SW_K_LOAD, buffer(m, t[pick(0, (int64_t)SW_COUNT(t) - 1)], n + offset + 1), offset, stride);
+    sw__inst i = access_inst(m, SW_K_LOAD, buffer(m, t[pick(0, (int64_t)SW_COUNT(t) - 1)], n + offset + 1), offset,
+                             stride);
     i.masked = masked;
     i.value = (double)pick(0, 9);
     memcpy(i.lo, lo, sizeof lo);
@@ -525,7 +546,9 @@ static int random_calc(maker *m, int a, int b)
 {
     static const sw__op both[] = { SW_OP_ADD, SW_OP_SUB, SW_OP_MUL, SW_OP_MAX, SW_OP_MIN };
     /* A computed float is not cast to an integer: an ulp could become a whole. */
-    if (m->inst[a].dtype != m->inst[b].dtype && is_float(m->inst[b].dtype)) a = calc(m, SW_OP_CAST, (sw_dtype)m->inst[b].dtype, a, -1, -1);
+    if (m->inst[a].dtype != m->inst[b].dtype && is_float(m->inst[b].dtype)) a = calc(m, SW_OP_CAST,
+                                                                                     (sw_dtype)m->inst[b].dtype, a,
+                                                                                         -1, -1);
     const sw_dtype t = (sw_dtype)m->inst[a].dtype;
     if (m->inst[b].dtype != t) b = calc(m, SW_OP_CAST, t, b, -1, -1);
     if (t == SW_BOOL) return calc(m, SW_OP_AND, t, a, b, -1);
@@ -574,7 +597,8 @@ static void random_kernel(maker *m)
         points *= extent[x];
     }
     const uint32_t all = (1u << rank) - 1;
-    const uint32_t reduced = chance(35) ? 0 : chance(60) ? all & ~((1u << pick(0, rank - 1)) - 1) : (uint32_t)pick(1, (int64_t)all);
+    const uint32_t trailing = all & ~((1u << pick(0, rank - 1)) - 1);
+    const uint32_t reduced = chance(35) ? 0 : chance(60) ? trailing : (uint32_t)pick(1, (int64_t)all);
     begin(m, rank, extent, reduced);
     int value[64], n = 0;
     const int leaves = (int)pick(1, 5), ops = (int)pick(1, 8);
@@ -593,7 +617,8 @@ static void random_kernel(maker *m)
     for (int k = 0; k < n_rows; k++) {
         if (chance(60) || k == 0) store_dense(m, (sw_dtype)m->inst[row[k]].dtype, all & ~reduced, row[k]);
     }
-    if (!reduced || chance(60)) store_dense(m, chance(80) ? (sw_dtype)m->inst[value[n - 1]].dtype : SW_BF16, all, value[n - 1]);
+    if (!reduced || chance(60)) store_dense(m, chance(80) ? (sw_dtype)m->inst[value[n - 1]].dtype : SW_BF16, all,
+                                            value[n - 1]);
     if (!reduced && chance(30)) store_dense(m, (sw_dtype)m->inst[value[0]].dtype, all, value[0]);
     fill_all(m);
 }
@@ -609,7 +634,8 @@ static void share_memory(maker *m)
             bool taken = i->kop != SW_K_LOAD || i->masked || i->offset != 0;
             for (int b = 0; b < m->k.n_buffers; b++) taken |= m->alias[b] == i->buffer;
             if (taken || memcmp(i->stride, s->stride, sizeof i->stride) != 0) continue;
-            if (sw_dtype_size((sw_dtype)m->k.buffer[i->buffer].dtype) != sw_dtype_size((sw_dtype)m->k.buffer[s->buffer].dtype)) continue;
+            const sw_dtype from = (sw_dtype)m->k.buffer[i->buffer].dtype, to = (sw_dtype)m->k.buffer[s->buffer].dtype;
+            if (sw_dtype_size(from) != sw_dtype_size(to)) continue;
             free(m->data[s->buffer]);
             m->data[s->buffer] = m->data[i->buffer];
             m->alias[s->buffer] = i->buffer;
@@ -644,9 +670,12 @@ int main(void)
 {
     sw__rng_init(&rng, 1, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops), cmocka_unit_test(test_casts), cmocka_unit_test(test_memory_types), cmocka_unit_test(test_where),
-        cmocka_unit_test(test_combinations), cmocka_unit_test(test_adam), cmocka_unit_test(test_transpose), cmocka_unit_test(test_pad), cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_gather_elements), cmocka_unit_test(test_index_and_random), cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_ops), cmocka_unit_test(test_casts), cmocka_unit_test(test_memory_types),
+            cmocka_unit_test(test_where),
+        cmocka_unit_test(test_combinations), cmocka_unit_test(test_adam), cmocka_unit_test(test_transpose),
+            cmocka_unit_test(test_pad), cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_gather_elements), cmocka_unit_test(test_index_and_random),
+            cmocka_unit_test(test_reductions),
         cmocka_unit_test(test_softmax), cmocka_unit_test(test_layer_norm), cmocka_unit_test(test_column_sums),
         cmocka_unit_test(test_long_sums), cmocka_unit_test(test_random_kernels),
     };

@@ -1,7 +1,7 @@
-/* tile.h: the tile interpreter, which runs a kernel of the IR (kir.h) on the CPU a tile of some hundred elements at a time
+/* tile.h: the tile interpreter: runs a kernel of the IR (kir.h) on the CPU, a tile of some hundred elements at a time,
  * with vectorised inner loops. Compiled once, run every step. Between kernel IR and backend/cpu.
  *
- * compile chooses everything: order of the axes, tile shape, registers, vector code for this machine, number of threads.
+ * compile chooses everything: order of axes, tile shape, registers, vector code for this machine, number of threads.
  * run allocates nothing and, for a given program, gives the same bits whatever the number of threads.
  *
  * What may overlap in memory: an output may be the very memory of an input if both have the same element size, offset

@@ -1,6 +1,7 @@
 /* tile_build.h: what the steps of compiling a tile program share.
  *   tile_plan.c     order of the axes, groups, shape of the tile, parts, threads
- *   tile_code.c     classes of values, combinations, bytecode
+ *   tile_values.c   classes of values, their blocks, combinations
+ *   tile_code.c     bytecode (pointwise ops: tile_calc.c)
  *   tile_slots.c    memory of the slots, direct stores, layout of the workspace
  *   tile_compile.c  the steps in order, printing, freeing */
 #ifndef SW_KERNEL_TILE_BUILD_H
@@ -56,10 +57,33 @@ typedef struct sw__builder {
 } sw__builder;
 
 sw_status sw__tile_plan(sw__tile_program *p, int threads);
+sw_status sw__tile_values(sw__builder *b);
 sw_status sw__tile_code(sw__builder *b);
 sw_status sw__tile_slots(sw__tile_program *p);
 
-/* Axes [first, end) that a value of this class walks. */
+/* ---- tile_values.c ----------------------------------------------------------------------------------------------- */
+sw_status sw__builder_memory(sw__builder *b, const char *what);
+sw_status sw__refuse(sw__builder *b, int32_t v, const char *what);
+int sw__home(const sw__builder *b, int32_t v, int user);      /* the block that computes v for code in block `user` */
+int sw__block_of_phase(const sw__builder *b, int phase);      /* the tile block in which reductions of a phase are */
+bool sw__is_scalar(const sw__builder *b, int32_t v);          /* one number for a whole tile */
+int32_t sw__scaled(const sw__builder *b, int32_t mul);        /* the operand of a scaling MUL that is no scalar */
+int32_t sw__sqrt_operand(const sw__builder *b, int32_t v);    /* of a SQRT_FMA */
+bool sw__stored(const sw__builder *b, int32_t v);
+/* ---- tile_code.c ------------------------------------------------------------------------------------------------- */
+void sw__emit(sw__builder *b, int block, sw__tinst i);
+uint16_t sw__value_slot(sw__builder *b, int block, int32_t v); /* where v's result goes */
+/* The operand as a vector of `len`, or (scalar != NULL) as it is if that is one number; then *scalar is set. */
+uint16_t sw__operand(sw__builder *b, int block, int32_t v, int len, bool *scalar);
+/* ---- tile_calc.c ------------------------------------------------------------------------------------------------- */
+void sw__emit_calc(sw__builder *b, int block, int32_t v, int len);
+
+static inline bool sw__has_strides(const sw__inst *i)
+{
+    return i->kop == SW_K_LOAD || i->kop == SW_K_GATHER || i->kop == SW_K_STORE || i->kop == SW_K_INDEX;
+}
+
+/* Axes [first, end) as bits. */
 static inline uint32_t sw__axes_bits(int first, int end)
 {
     return ((1u << end) - 1) & ~((1u << first) - 1);

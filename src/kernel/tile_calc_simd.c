@@ -77,7 +77,7 @@
         }                                                                                                              \
     }
 
-/* ---- floats --------------------------------------------------------------------------------------------------------- */
+/* ---- floats ------------------------------------------------------------------------------------------------------ */
 
 /* NaN on either side gives NaN. */
 #define MAX_EXPR(x, y) ((x) > (y) || (x) != (x) ? (x) : (y))
@@ -126,7 +126,8 @@ UNARY_CALL(erf_f64, f64, erf(x))
         DST(f32);                                                                                                      \
         SRC(f32, a);                                                                                                   \
         int large = 0;                                                                                                 \
-        _Pragma("omp simd reduction(|:large)") for (size_t k = 0; k < n; k++) large |= !(fabsf(a[k]) <= SIN_LIMIT);     \
+        _Pragma("omp simd reduction(|:large)") for (size_t k = 0; k < n; k++)                                          \
+            large |= !(fabsf(a[k]) <= SIN_LIMIT);                                                                      \
         if (large) {                                                                                                   \
             for (size_t k = 0; k < n; k++) d[k] = fn(a[k]);                                                            \
         } else {                                                                                                       \
@@ -136,7 +137,7 @@ UNARY_CALL(erf_f64, f64, erf(x))
 SINE(sin_f32_v, 0, sinf)
 SINE(cos_f32_v, 1, cosf)
 
-/* ---- integers: arithmetic wraps, division by zero gives 0, a shift by the width or more moves every bit out ------------ */
+/* ---- integers: arithmetic wraps, division by zero gives 0, a shift by the width or more moves every bit out ------ */
 
 /* U: the unsigned type in which T wraps (at least 32 bits wide, so that nothing is promoted to int). */
 #define INTS(T, U)                                                                                                     \
@@ -180,7 +181,7 @@ SIGNED(i64, u64)
 UNSIGNED(u8)
 UNSIGNED(u32)
 
-/* ---- where ---------------------------------------------------------------------------------------------------------- */
+/* ---- where ------------------------------------------------------------------------------------------------------- */
 
 #define WHERE(T)                                                                                                       \
     static void where_##T(const sw__tinst *i, sw__tctx *t, size_t n)                                                   \
@@ -198,7 +199,7 @@ WHERE(u8)
 WHERE(u32)
 WHERE(u64)
 
-/* ---- casts ---------------------------------------------------------------------------------------------------------- */
+/* ---- casts ------------------------------------------------------------------------------------------------------- */
 
 /* Truncation with saturation, NaN to 0. `top`: the greatest value of type F that T holds; MAX: T's own greatest. */
 #define SATURATE(F, T, lowest, top, MAX)                                                                               \
@@ -237,7 +238,7 @@ CASTS_INT(i64)
 CASTS_INT(u8)
 CASTS_INT(u32)
 
-/* ---- combinations ---------------------------------------------------------------------------------------------------- */
+/* ---- combinations ------------------------------------------------------------------------------------------------ */
 
 /* Bb, Cc: k for a vector, 0 for a scalar */
 #define FUSED(name, Bb, Cc, expr)                                                                                      \
@@ -317,9 +318,10 @@ WHERE_LT(where_lt_vv, a[k], b[k])
 WHERE_LT(where_lt_vs, a[k], b0)
 WHERE_LT(where_lt_sv, a0, b[k])
 
-/* ---- random ----------------------------------------------------------------------------------------------------------- */
+/* ---- random ------------------------------------------------------------------------------------------------------ */
 
-/* BLOCKS neighbouring blocks of Philox 4x32-10 (base/philox.c) side by side, one in each 64-bit lane. Only the low half of
+/* BLOCKS neighbouring blocks of Philox 4x32-10 (base/philox.c) side by side, one in each 64-bit lane. Only the low
+ * half of
  * a lane counts: the multiplication ignores the rest. Intrinsics, as compilers do not find this instruction. */
 #if defined(__AVX512F__)
 enum { BLOCKS = 8 };
@@ -328,6 +330,13 @@ typedef __m512i lanes;
 #define HIGH_HALF(x) _mm512_srli_epi64(x, 32)
 #define XOR(x, y) _mm512_xor_si512(x, y)
 #define SPREAD_LANES(x) _mm512_set1_epi64((long long)(x))
+#define PAIR(low, high) _mm512_or_si512(_mm512_and_si512(low, SPREAD_LANES(0xFFFFFFFFu)), _mm512_slli_epi64(high, 32))
+static inline void store_blocks(u32 *d, lanes first, lanes second)
+{
+    const lanes low = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), high = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+    _mm512_storeu_si512(d, _mm512_permutex2var_epi64(first, low, second));
+    _mm512_storeu_si512(d + 16, _mm512_permutex2var_epi64(first, high, second));
+}
 #elif defined(__AVX2__)
 enum { BLOCKS = 4 };
 typedef __m256i lanes;
@@ -335,6 +344,13 @@ typedef __m256i lanes;
 #define HIGH_HALF(x) _mm256_srli_epi64(x, 32)
 #define XOR(x, y) _mm256_xor_si256(x, y)
 #define SPREAD_LANES(x) _mm256_set1_epi64x((long long)(x))
+#define PAIR(low, high) _mm256_or_si256(_mm256_and_si256(low, SPREAD_LANES(0xFFFFFFFFu)), _mm256_slli_epi64(high, 32))
+static inline void store_blocks(u32 *d, lanes first, lanes second)
+{
+    const lanes even = _mm256_unpacklo_epi64(first, second), odd = _mm256_unpackhi_epi64(first, second);
+    _mm256_storeu_si256((lanes *)(void *)d, _mm256_permute2x128_si256(even, odd, 0x20));
+    _mm256_storeu_si256((lanes *)(void *)(d + 8), _mm256_permute2x128_si256(even, odd, 0x31));
+}
 #elif defined(__SSE2__)
 enum { BLOCKS = 2 };
 typedef __m128i lanes;
@@ -342,39 +358,48 @@ typedef __m128i lanes;
 #define HIGH_HALF(x) _mm_srli_epi64(x, 32)
 #define XOR(x, y) _mm_xor_si128(x, y)
 #define SPREAD_LANES(x) _mm_set1_epi64x((long long)(x))
+#define PAIR(low, high) _mm_or_si128(_mm_and_si128(low, SPREAD_LANES(0xFFFFFFFFu)), _mm_slli_epi64(high, 32))
+static inline void store_blocks(u32 *d, lanes first, lanes second)
+{
+    _mm_storeu_si128((lanes *)(void *)d, _mm_unpacklo_epi64(first, second));
+    _mm_storeu_si128((lanes *)(void *)(d + 4), _mm_unpackhi_epi64(first, second));
+}
 #else
 enum { BLOCKS = 1 };
 #endif
-enum { RUN = 4 * BLOCKS };
+/* Chains side by side, as each is a sequence of slow multiplications. */
+enum { SIDE = BLOCKS > 1 ? 4 : 1, RUN = 4 * BLOCKS * SIDE };
 
 #if defined(__SSE2__)
 static void philox_run(u32 *d, u64 block, u64 count, const u32 *key)
 {
-    u64 low[BLOCKS], high[BLOCKS], word[4][BLOCKS];
+    lanes c0[SIDE], c1[SIDE], c2[SIDE], c3[SIDE];
     u32 key0 = key[0], key1 = key[1];
-    lanes c0, c1, c2 = SPREAD_LANES(count & 0xFFFFFFFFu), c3 = SPREAD_LANES(count >> 32);
-    for (u64 j = 0; j < BLOCKS; j++) {
-        low[j] = block + j;
-        high[j] = (block + j) >> 32;
+    for (u64 s = 0; s < SIDE; s++) {
+        u64 low[BLOCKS], high[BLOCKS];
+        for (u64 j = 0; j < BLOCKS; j++) {
+            low[j] = block + s * BLOCKS + j;
+            high[j] = low[j] >> 32;
+        }
+        memcpy(&c0[s], low, sizeof low);
+        memcpy(&c1[s], high, sizeof high);
+        c2[s] = SPREAD_LANES(count & 0xFFFFFFFFu);
+        c3[s] = SPREAD_LANES(count >> 32);
     }
-    memcpy(&c0, low, sizeof c0);
-    memcpy(&c1, high, sizeof c1);
     for (int round = 0; round < 10; round++) {
-        const lanes p0 = MULTIPLY(c0, SPREAD_LANES(0xD2511F53u)), p1 = MULTIPLY(c2, SPREAD_LANES(0xCD9E8D57u));
-        c0 = XOR(XOR(HIGH_HALF(p1), c1), SPREAD_LANES(key0));
-        c2 = XOR(XOR(HIGH_HALF(p0), c3), SPREAD_LANES(key1));
-        c1 = p1;
-        c3 = p0;
+        for (int s = 0; s < SIDE; s++) {
+            const lanes p0 = MULTIPLY(c0[s], SPREAD_LANES(0xD2511F53u)), p1 = MULTIPLY(c2[s],
+                                                                                       SPREAD_LANES(0xCD9E8D57u));
+            c0[s] = XOR(XOR(HIGH_HALF(p1), c1[s]), SPREAD_LANES(key0));
+            c2[s] = XOR(XOR(HIGH_HALF(p0), c3[s]), SPREAD_LANES(key1));
+            c1[s] = p1;
+            c3[s] = p0;
+        }
         key0 += 0x9E3779B9u;
         key1 += 0xBB67AE85u;
     }
-    memcpy(word[0], &c0, sizeof c0);
-    memcpy(word[1], &c1, sizeof c1);
-    memcpy(word[2], &c2, sizeof c2);
-    memcpy(word[3], &c3, sizeof c3);
-    for (int j = 0; j < BLOCKS; j++) {
-        for (int w = 0; w < 4; w++) d[4 * j + w] = (u32)word[w][j];
-    }
+    for (int s = 0; s < SIDE; s++) /* words 0 and 1, words 2 and 3 of each block */
+        store_blocks(d + 4 * BLOCKS * s, PAIR(c0[s], c1[s]), PAIR(c2[s], c3[s]));
 }
 #else
 static void philox_run(u32 *d, u64 block, u64 count, const u32 *key)
@@ -413,13 +438,13 @@ static void random_bits(const sw__tinst *i, sw__tctx *t, size_t n)
     }
 }
 
-/* ---- table ------------------------------------------------------------------------------------------------------------ */
+/* ---- table ------------------------------------------------------------------------------------------------------- */
 
 #define V1(f) { f }
 #define VV(f) { f##_vv }
 #define V3(f) { f##_vv, f##_vs, f##_sv }
-#define NUMBERS(op) { [SW_F32] = V3(op##_f32), [SW_F64] = VV(op##_f64), [SW_I32] = VV(op##_i32), [SW_I64] = VV(op##_i64), \
-                      [SW_U8] = VV(op##_u8), [SW_BOOL] = VV(op##_u8), [SW_U32] = VV(op##_u32) }
+#define NUMBERS(op) { [SW_F32] = V3(op##_f32), [SW_F64] = VV(op##_f64), [SW_I32] = VV(op##_i32), \
+                      [SW_I64] = VV(op##_i64), [SW_U8] = VV(op##_u8), [SW_BOOL] = VV(op##_u8), [SW_U32] = VV(op##_u32) }
 #define WHOLE(op) { [SW_I32] = VV(op##_i32), [SW_I64] = VV(op##_i64), [SW_U8] = VV(op##_u8), [SW_BOOL] = VV(op##_u8), \
                     [SW_U32] = VV(op##_u32) }
 #define REAL(f, g) { [SW_F32] = V1(f), [SW_F64] = V1(g) }

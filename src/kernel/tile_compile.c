@@ -1,4 +1,4 @@
-/* tile_compile.c: from a kernel to a tile program, in three steps (tile_build.h); printing and freeing programs.
+/* tile_compile.c: from a kernel to a tile program, in four steps (tile_build.h); printing and freeing programs.
  * Called by backend/cpu when a program is built; tile_run.c runs the result. */
 #include "kernel/tile_build.h"
 
@@ -31,7 +31,8 @@ static sw_status write_code(sw__tile_program *p)
     b->p = p;
     b->k = p->kernel;
     b->table = sw__tile_tables(p->simd);
-    const sw_status st = sw__tile_code(b);
+    sw_status st = sw__tile_values(b);
+    if (st == SW_OK) st = sw__tile_code(b);
     sw__free(b);
     return st;
 }
@@ -69,7 +70,7 @@ void sw__tile_free(sw__tile_program *p)
     sw__free(p);
 }
 
-/* ---- printing ------------------------------------------------------------------------------------------------------------ */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static void print_slot(const sw__tile_program *p, uint16_t s, sw__text *out)
 {
@@ -93,14 +94,16 @@ static void print_inst(const sw__tile_program *p, const sw__tinst *i, sw__text *
     print_slot(p, i->c, out);
     print_slot(p, i->e, out);
     for (int m = 0; m < i->n_more; m++) print_slot(p, i->more[m], out);
-    if (i->access && i->access->move) sw__text_add(out, " b%d%s", (int)i->access->buffer, i->access->masked ? " masked" : "");
+    if (i->access && i->access->move) sw__text_add(out, " b%d%s", (int)i->access->buffer, i->access->masked ?
+                                                   " masked" : "");
     sw__text_add(out, "\n");
 }
 
 void sw__tile_print(const sw__tile_program *p, sw__text *out)
 {
     static const char *const modes[] = { "point", "rows", "long rows", "split rows", "columns" };
-    sw__text_add(out, "tile program %s: %s, %s, %d threads, groups %lld x %lld x %lld, tile %lld x %lld, %lld pieces%s, ",
+    sw__text_add(out,
+                 "tile program %s: %s, %s, %d threads, groups %lld x %lld x %lld, tile %lld x %lld, %lld pieces%s, ",
                  p->name, modes[p->mode], sw__simd_name(p->simd), p->threads, (long long)p->points0, (long long)p->rows,
                  (long long)p->cols, (long long)p->tile_rows, (long long)p->tile_cols, (long long)p->pieces,
                  p->piece_major ? " outside" : "");
@@ -109,7 +112,8 @@ void sw__tile_print(const sw__tile_program *p, sw__text *out)
         if (p->block[block].n == 0) continue;
         static const char *const names[] = { "once", "columns", "post" };
         if (block < SW__BLK_PHASE) sw__text_add(out, "  %s:\n", names[block]);
-        else sw__text_add(out, "  phase %d, %s:\n", (block - SW__BLK_PHASE) / 2, (block - SW__BLK_PHASE) % 2 ? "tile" : "row");
+        else sw__text_add(out, "  phase %d, %s:\n", (block - SW__BLK_PHASE) / 2, (block - SW__BLK_PHASE) % 2 ?
+                          "tile" : "row");
         for (size_t j = 0; j < p->block[block].n; j++) print_inst(p, &p->block[block].inst[j], out);
     }
 }

@@ -7,11 +7,11 @@
  *            reduced ones
  *   group 2  "columns" of a tile: the last axis (pointwise), the reduced axes (row), the last kept axes (column)
  * A tile is `rows` x `cols` points of groups 1 x 2: whole rows, or a piece of one row. Either way a contiguous range of
- * the flattened groups, and a register of the interpreter holds it as a dense vector. (Where memory has to be transposed,
- * it is a window: pieces of several rows.)
+ * the flattened groups, and a register of the interpreter holds it as a dense vector. (Where memory has to be
+ * transposed it is a window: pieces of several rows.)
  *
- * A value is UNIform (one number), of ROWs (one a row), of COLs (the same for every row: computed once, replicated) or of
- * the TILE; it is computed in the block of code of its class, as rarely as its class allows. */
+ * A value is UNIform (one number), of ROWs (one a row), of COLs (the same for every row: computed once, replicated)
+ * or TILED (one a point); it is computed in the block of code of its class, as rarely as its class allows. */
 #ifndef SW_KERNEL_TILE_INT_H
 #define SW_KERNEL_TILE_INT_H
 
@@ -44,10 +44,12 @@ enum {
 };
 
 /* An access to memory with the axes in the program's order. */
-typedef void (*sw__move_fn)(void *dst, const void *src, size_t rows, size_t cols, int64_t row_stride, int64_t col_stride);
+typedef void (*sw__move_fn)(void *dst, const void *src, size_t rows, size_t cols, int64_t row_stride,
+                            int64_t col_stride);
 typedef void (*sw__fill_fn)(void *dst, const void *value, size_t n);
 typedef void (*sw__iota_fn)(void *dst, int64_t first, size_t rows, size_t cols, int64_t row_stride, int64_t col_stride);
-typedef void (*sw__gather_fn)(void *dst, const void *src, const int64_t *index, size_t n, int64_t stride, int64_t stride_x);
+typedef void (*sw__gather_fn)(void *dst, const void *src, const int64_t *index, size_t n, int64_t stride,
+                              int64_t stride_x);
 typedef struct sw__access {
     int32_t buffer, masked;
     uint32_t size;         /* bytes of an element in memory */
@@ -97,7 +99,8 @@ typedef struct sw__reduction {
 /* Slots of an ADAM instruction: m, v results; a gradient, b m before, c v before, e parameter; the rest scalars. */
 enum {
     SW__ADAM_M, SW__ADAM_V, SW__ADAM_OUT,
-    SW__ADAM_KEEP_M = SW__ADAM_OUT, SW__ADAM_NEW_M, SW__ADAM_KEEP_V, SW__ADAM_NEW_V, SW__ADAM_RATE, SW__ADAM_SPREAD, SW__ADAM_EPS,
+    SW__ADAM_KEEP_M = SW__ADAM_OUT, SW__ADAM_NEW_M, SW__ADAM_KEEP_V, SW__ADAM_NEW_V,
+    SW__ADAM_RATE, SW__ADAM_SPREAD, SW__ADAM_EPS,
     SW__ADAM_SLOTS
 };
 
@@ -168,7 +171,7 @@ struct sw__tile_program {
     int64_t parts, part_rows, part_cols; /* COLS: rows of a part; SPLIT: columns of a part */
     bool window;                        /* POINT: a tile is a piece of several rows */
     bool piece_major;                   /* POINT: all rows of a piece of columns, then the next piece */
-    int64_t width;                      /* COLS: columns of an accumulator: several rows side by side if cols is small */
+    int64_t width;                      /* COLS: columns of an accumulator: rows side by side if cols is small */
     int phases, last_full;              /* last phase with tiles */
     sw__kernel *kernel;                 /* private copy, axes in program order */
     sw__block block[SW__BLK_MAX];
@@ -201,7 +204,7 @@ struct sw__tctx {
     void **slot;
 };
 
-/* ---- tile_move.c ---- */
+/* ---- tile_move.c ------------------------------------------------------------------------------------------------- */
 void sw__tile_load(const sw__tinst *i, sw__tctx *t, size_t n);
 void sw__tile_gather(const sw__tinst *i, sw__tctx *t, size_t n);
 void sw__tile_store(const sw__tinst *i, sw__tctx *t, size_t n);

@@ -1,9 +1,9 @@
-/* tile_move.c: loads, gathers and stores of the tile interpreter: cuts the range of a tile into blocks that memory holds
- * at constant strides, looks at masks, and leaves the blocks to vector code. Called through bytecode (tile_int.h). */
+/* tile_move.c: loads, gathers and stores of the tile interpreter: cuts the range of a tile into blocks that memory
+ * holds at constant strides, looks at masks, leaves the blocks to vector code. Called through bytecode (tile_int.h). */
 #include "kernel/tile_int.h"
 
-/* A walk over a dense range of the flattened axes [first, end), block by block: part of a run of the last axis, or several
- * whole runs. In a window, a tile of pieces of several rows, a run is a piece. */
+/* A walk over a dense range of the flattened axes [first, end), block by block: part of a run of the last axis, or
+ * several whole runs. In a window, a tile of pieces of several rows, a run is a piece. */
 typedef struct cursor {
     const sw__access *a;
     const int64_t *extent;
@@ -17,7 +17,12 @@ typedef struct cursor {
 
 static cursor cursor_new(const sw__access *a, const sw__tctx *t, size_t n)
 {
-    cursor c = { .a = a, .extent = t->p->extent, .at = a->offset, .left = n };
+    cursor c; /* set field by field: clearing it first would cost more than all the rest */
+    c.a = a;
+    c.extent = t->p->extent;
+    c.at = a->offset;
+    c.left = n;
+    c.rows = c.cols = 0;
     c.last = a->end > a->first ? a->end - 1 : -1;
     c.mid = a->end - 1 > a->first ? a->end - 2 : -1;
     for (int x = 0; x < t->p->rank; x++) {
@@ -66,7 +71,7 @@ static bool cursor_next(cursor *c)
 static int64_t row_stride(const cursor *c) { return c->mid >= 0 ? c->a->stride[c->mid] : 0; }
 static int64_t col_stride(const cursor *c) { return c->last >= 0 ? c->a->stride[c->last] : 0; }
 
-/* ---- masks ---------------------------------------------------------------------------------------------------------- */
+/* ---- masks ------------------------------------------------------------------------------------------------------- */
 
 /* The part [lo, hi) of `n` points from coordinate `from` on that the mask lets through along an axis. */
 static void visible(const sw__access *a, int axis, int64_t from, size_t n, size_t *lo, size_t *hi)
@@ -95,7 +100,7 @@ static void rectangle(const cursor *c, int rank, size_t *r0, size_t *r1, size_t 
     if (*c0 == *c1) *r1 = *r0;
 }
 
-/* ---- loads ---------------------------------------------------------------------------------------------------------- */
+/* ---- loads ------------------------------------------------------------------------------------------------------- */
 
 static unsigned char *load_block(const cursor *c, const sw__tctx *t, unsigned char *d)
 {
@@ -145,7 +150,7 @@ void sw__tile_bind(const sw__tinst *i, sw__tctx *t, size_t n)
     t->slot[i->d] = address(i->access, t);
 }
 
-/* ---- gathers --------------------------------------------------------------------------------------------------------- */
+/* ---- gathers ----------------------------------------------------------------------------------------------------- */
 
 /* True if every index is inside. Otherwise remembers the first that is not, of all that this thread has met. */
 static bool inside(sw__tctx *t, const sw__access *a, const int64_t *index, size_t n, size_t place)
@@ -213,7 +218,7 @@ void sw__tile_gather(const sw__tinst *i, sw__tctx *t, size_t n)
     }
 }
 
-/* ---- stores ---------------------------------------------------------------------------------------------------------- */
+/* ---- stores ------------------------------------------------------------------------------------------------------ */
 
 void sw__tile_store(const sw__tinst *i, sw__tctx *t, size_t n)
 {

@@ -2,7 +2,7 @@
  * conversion of 16-bit floats, fills, counting, gathers. Compiled once per instruction set; called by tile_move.c. */
 #include "kernel/tile_simd.h"
 
-/* ---- conversions of 16-bit floats, in integers so that they vectorise everywhere ------------------------------------- */
+/* ---- conversions of 16-bit floats, in integers so that they vectorise everywhere --------------------------------- */
 
 static inline f32 from_bf16(uint16_t h)
 {
@@ -35,7 +35,7 @@ static inline uint16_t to_f16(f32 x)
     return (uint16_t)(h | sign);
 }
 
-/* ---- transposition --------------------------------------------------------------------------------------------------- */
+/* ---- transposition ----------------------------------------------------------------------------------------------- */
 
 /* 8 x 8 values of 4 bytes: d[r][c] = s[c][r]; ds, ss: elements from row to row of each. */
 typedef u32 row8 __attribute__((vector_size(32), aligned(4), may_alias));
@@ -70,10 +70,12 @@ static void transpose_32(u32 *d, int64_t ds, const u32 *s, int64_t ss, size_t ro
 {
     const size_t rows8 = rows & ~(size_t)7, cols8 = cols & ~(size_t)7;
     for (size_t c = 0; c < cols8; c += 8) {
-        for (size_t r = 0; r < rows8; r += 8) transpose8(d + (int64_t)r * ds + (int64_t)c, ds, s + (int64_t)c * ss + (int64_t)r, ss);
+        for (size_t r = 0; r < rows8; r += 8) transpose8(d + (int64_t)r * ds + (int64_t)c, ds,
+                                                         s + (int64_t)c * ss + (int64_t)r, ss);
     }
     for (size_t c = 0; c < cols; c++) {
-        for (size_t r = c < cols8 ? rows8 : 0; r < rows; r++) d[(int64_t)r * ds + (int64_t)c] = s[(int64_t)c * ss + (int64_t)r];
+        const u32 *const row = s + (int64_t)c * ss;
+        for (size_t r = c < cols8 ? rows8 : 0; r < rows; r++) d[(int64_t)r * ds + (int64_t)c] = row[r];
     }
 }
 
@@ -81,7 +83,7 @@ static inline u8 same8(u8 x) { return x; }
 static inline u32 same32(u32 x) { return x; }
 static inline u64 same64(u64 x) { return x; }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 /* Dense registers on one side, strides on the other. Contiguous, repeated and strided runs have loops of their own. */
 /* Strides along rows only: a transposition. */
@@ -95,7 +97,7 @@ static inline u64 same64(u64 x) { return x; }
     }
 #define CROSS_LOAD_32(R, conv) transpose_32(d, (int64_t)cols, s, cs, rows, cols);
 #define CROSS_STORE_32(R, conv) transpose_32(d, cs, s, (int64_t)cols, cols, rows);
-#define LOAD(name, R, M, conv, CROSS)                                                                                         \
+#define LOAD(name, R, M, conv, CROSS)                                                                                  \
     static void name(void *dst, const void *src, size_t rows, size_t cols, int64_t rs, int64_t cs)                     \
     {                                                                                                                  \
         R *d = dst;                                                                                                    \
@@ -121,7 +123,7 @@ static inline u64 same64(u64 x) { return x; }
             }                                                                                                          \
         }                                                                                                              \
     }
-#define STORE(name, R, M, conv, CROSS)                                                                                        \
+#define STORE(name, R, M, conv, CROSS)                                                                                 \
     static void name(void *dst, const void *src, size_t rows, size_t cols, int64_t rs, int64_t cs)                     \
     {                                                                                                                  \
         M *d = dst;                                                                                                    \
@@ -174,7 +176,7 @@ IOTA(i64)
 IOTA(u8)
 IOTA(u32)
 
-/* ---- one value to many ---------------------------------------------------------------------------------------------- */
+/* ---- one value to many ------------------------------------------------------------------------------------------- */
 
 #define SPREAD(T)                                                                                                      \
     static void fill_##T(void *dst, const void *value, size_t n)                                                       \

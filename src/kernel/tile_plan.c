@@ -6,21 +6,17 @@
 /* Parts of a reduction that are added up separately: enough work each to pay for itself, few enough to combine. */
 /* Least length of an axis for a transposition, sides of a window. */
 enum { CROSS_ROWS = 4, WINDOW_ROWS = 32, WINDOW = 1024 };
-enum { PART_ELEMENTS = 32768, MAX_COLUMN_PARTS = 64, MAX_ROW_PARTS = 512, SPLIT_ROWS = 16, SPLIT_COLS = 65536 };
+enum { PART_ELEMENTS = 32768, COLUMN_PART_ELEMENTS = 65536, MAX_COLUMN_PARTS = 64, MAX_ROW_PARTS = 512,
+       SPLIT_ROWS = 16, SPLIT_COLS = 65536 };
 /* Work below which a second thread costs more than it saves. */
 static const double thread_ns = 20000;
-
-static bool has_strides(const sw__inst *i)
-{
-    return i->kop == SW_K_LOAD || i->kop == SW_K_GATHER || i->kop == SW_K_STORE || i->kop == SW_K_INDEX;
-}
 
 static bool is_masked(const sw__inst *i)
 {
     return (i->kop == SW_K_LOAD || i->kop == SW_K_GATHER) && i->masked;
 }
 
-/* ---- order of the axes -------------------------------------------------------------------------------------------------- */
+/* ---- order of the axes ------------------------------------------------------------------------------------------- */
 
 /* The access whose memory order the walk follows: pointwise a store, else the load with the most axes. */
 static const sw__inst *reference(const sw__kernel *k)
@@ -29,7 +25,7 @@ static const sw__inst *reference(const sw__kernel *k)
     int most = -1;
     for (int32_t j = 0; j < k->n_insts; j++) {
         const sw__inst *const i = &k->inst[j];
-        if (!has_strides(i) || i->kop == SW_K_INDEX) continue;
+        if (!sw__has_strides(i) || i->kop == SW_K_INDEX) continue;
         int axes = 0;
         for (int x = 0; x < k->rank; x++) axes += i->stride[x] != 0;
         const int rank = 2 * axes + ((i->kop == SW_K_STORE) == (k->reduced == 0));
@@ -48,7 +44,7 @@ static int fastest_axis(const sw__kernel *k)
         int count = 0;
         for (int32_t j = 0; j < k->n_insts; j++) {
             const sw__inst *const i = &k->inst[j];
-            if (has_strides(i) && i->kop != SW_K_INDEX && i->full && i->stride[x] == 1) count++;
+            if (sw__has_strides(i) && i->kop != SW_K_INDEX && i->full && i->stride[x] == 1) count++;
         }
         if (k->extent[x] > 1 && count > most) {
             most = count;
@@ -157,7 +153,7 @@ static void order_axes(sw__kernel *k, bool one_pass)
     permute(k, order);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
 
 static int64_t product(const sw__kernel *k, int first, int end)
 {
@@ -190,7 +186,7 @@ static void set_groups(sw__tile_program *p)
     p->cols = product(k, p->group2, rank);
 }
 
-/* ---- tile shape ---------------------------------------------------------------------------------------------------------- */
+/* ---- tile shape -------------------------------------------------------------------------------------------------- */
 
 /* Of nothing (a = 0) there are no parts, whatever their size. */
 static int64_t ceil_div(int64_t a, int64_t b) { return a == 0 ? 0 : (a + b - 1) / b; }
@@ -240,7 +236,7 @@ static void shape_rows(sw__tile_program *p)
 
 static void shape_cols(sw__tile_program *p)
 {
-    if (p->cols <= SW__TILE_PIECE) whole_rows(p, SW__TILE);
+    if (p->cols <= SW__TILE_PIECE) whole_rows(p, SW__TILE_PIECE);
     else pieces_of_rows(p, SW__TILE);
     p->pieces = ceil_div(p->cols, p->tile_cols);
     /* Accumulators of short rows stand side by side until they fill whole vectors. */
@@ -251,7 +247,7 @@ static void shape_cols(sw__tile_program *p)
         p->width = side * p->cols;
     }
     const int64_t others = SW_MAX(p->points0 * p->pieces, 1);
-    int64_t parts = SW_MIN(p->rows * p->tile_cols / PART_ELEMENTS, MAX_COLUMN_PARTS / others);
+    int64_t parts = SW_MIN(p->rows * p->tile_cols / COLUMN_PART_ELEMENTS, MAX_COLUMN_PARTS / others);
     parts = SW_MAX(parts, 1);
     p->part_rows = SW_MAX(ceil_div(ceil_div(p->rows, parts), p->tile_rows) * p->tile_rows, 1);
     p->parts = SW_MAX(ceil_div(p->rows, p->part_rows), 1);
@@ -270,7 +266,7 @@ static void set_shape(sw__tile_program *p)
     p->pieces = SW_MAX(ceil_div(p->cols, SW_MAX(p->tile_cols, 1)), 1);
 }
 
-/* ---- threads -------------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 /* Rough time of an op on one element of f32, ns; what counts is the order of magnitude. */
 static double op_ns(const sw__inst *i)

@@ -1,13 +1,14 @@
 /* tile_reduce_simd.c: sums, greatest and least values and products of tiles: per row, of one long row, per column.
  * Compiled once per instruction set; called through bytecode and by tile_run.c.
  *
- * Everything that outlives a tile is kept wide, in f64 or i64 (sw__wide): the error of an f32 sum does not grow with the
+ * Everything that outlives a tile is kept wide, in f64 or i64 (sw__wide): the error of an f32 sum does not grow with
+ * the
  * number of tiles, and partial results can be combined in any fixed order. */
 #include "kernel/tile_simd.h"
 
 enum { SUM, MAX, MIN, PROD };
 
-/* ---- operations ------------------------------------------------------------------------------------------------------- */
+/* ---- operations -------------------------------------------------------------------------------------------------- */
 
 /* op(x, y) for floats in T (NaN wins), and for integers that wrap. */
 #define OP_FLOAT_SUM(x, y) ((x) + (y))
@@ -39,7 +40,7 @@ enum { SUM, MAX, MIN, PROD };
     EACH(INT, MIN, min, T, i64, i, greatest)                                                                           \
     EACH(INT, PROD, prod, T, i64, i, 1)
 
-/* ---- a row -------------------------------------------------------------------------------------------------------------- */
+/* ---- a row ------------------------------------------------------------------------------------------------------- */
 
 /* fold_sum_f32(x, n): the wide result of n values. The loop as it stands; f32 has better ones below. */
 #define FOLD(KIND, OP, op, T, W, m, identity)                                                                          \
@@ -68,7 +69,8 @@ typedef i32 veci __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
         vec a0 = (vec){ 0 } + (start), a1 = a0, a2 = a0, a3 = a0;                                                      \
         size_t k = 0;                                                                                                  \
         for (; k + STEP <= n; k += STEP) {                                                                             \
-            const vec x0 = AT(x + k), x1 = AT(x + k + LANES), x2 = AT(x + k + 2 * LANES), x3 = AT(x + k + 3 * LANES);    \
+            const vec x0 = AT(x + k), x1 = AT(x + k + LANES);                                                          \
+            const vec x2 = AT(x + k + 2 * LANES), x3 = AT(x + k + 3 * LANES);                                          \
             a0 = VEC_##OP(x0, a0);                                                                                     \
             a1 = VEC_##OP(x1, a1);                                                                                     \
             a2 = VEC_##OP(x2, a2);                                                                                     \
@@ -167,7 +169,7 @@ static void dot_total(const sw__tinst *i, sw__tctx *t, size_t n)
     t->acc[i->index].f += dot_f32(t->slot[i->a], t->slot[i->b], n);
 }
 
-/* ---- columns ---------------------------------------------------------------------------------------------------------- */
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
 
 static void *accumulator(const sw__tinst *i, const sw__tctx *t)
 {
@@ -202,7 +204,8 @@ EACH_TYPE(COLS)
         size_t k = 0;                                                                                                  \
         (void)b;                                                                                                       \
         for (; k + STEP <= width; k += STEP) {                                                                         \
-            vec s0 = AT(d + k), s1 = AT(d + k + LANES), s2 = AT(d + k + 2 * LANES), s3 = AT(d + k + 3 * LANES);          \
+            vec s0 = AT(d + k), s1 = AT(d + k + LANES);                                                                \
+            vec s2 = AT(d + k + 2 * LANES), s3 = AT(d + k + 3 * LANES);                                                \
             for (size_t r = 0, o = k; r < rows; r++, o += width) {                                                     \
                 s0 += NEXT(o);                                                                                         \
                 s1 += NEXT(o + LANES);                                                                                 \
@@ -233,7 +236,7 @@ EACH_TYPE(COLS)
 COLS_FAST(fast_cols_sum, NEXT_SUM, NEXT1_SUM)
 COLS_FAST(fast_cols_dot, NEXT_DOT, NEXT1_DOT)
 
-/* ---- wide values ------------------------------------------------------------------------------------------------------ */
+/* ---- wide values ------------------------------------------------------------------------------------------------- */
 
 #define WIDE(KIND, OP, op, T, W, m, identity)                                                                          \
     static void flush_##op##_##T(sw__wide *acc, void *narrow, size_t n, size_t groups)                                 \
@@ -280,8 +283,8 @@ NARROW(bool, u8, acc[k].i != 0)
 NARROW(u32, u32, acc[k].i)
 
 #define TYPES(fn, op)                                                                                                  \
-    { [SW_F32] = fn##_##op##_f32, [SW_F64] = fn##_##op##_f64, [SW_I32] = fn##_##op##_i32, [SW_I64] = fn##_##op##_i64,   \
-      [SW_U8] = fn##_##op##_u8, [SW_BOOL] = fn##_##op##_u8, [SW_U32] = fn##_##op##_u32 }
+    { [SW_F32] = fn##_##op##_f32, [SW_F64] = fn##_##op##_f64, [SW_I32] = fn##_##op##_i32,                              \
+      [SW_I64] = fn##_##op##_i64, [SW_U8] = fn##_##op##_u8, [SW_BOOL] = fn##_##op##_u8, [SW_U32] = fn##_##op##_u32 }
 #define OPS(fn) { [SUM] = TYPES(fn, sum), [MAX] = TYPES(fn, max), [MIN] = TYPES(fn, min), [PROD] = TYPES(fn, prod) }
 
 extern const sw__reduce_table SIMD_NAME(sw__reduce_table);

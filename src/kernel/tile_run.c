@@ -1,5 +1,5 @@
-/* tile_run.c: runs tile programs: walks the tiles, splits the walk over threads, combines partial results in fixed order.
- * Called by backend/cpu at every step; allocates nothing. */
+/* tile_run.c: runs tile programs: walks the tiles, splits the walk over threads, combines partial results in fixed
+ * order. Called by backend/cpu at every step; allocates nothing. */
 #include "kernel/tile_build.h"
 
 #include <omp.h>
@@ -35,7 +35,7 @@ static void parallel(launch *l, part_fn fn, int phase)
     fn(l, (worker){ omp_get_thread_num(), omp_get_num_threads() }, phase);
 }
 
-/* ---- a thread ----------------------------------------------------------------------------------------------------------- */
+/* ---- a thread ---------------------------------------------------------------------------------------------------- */
 
 static void thread_start(const launch *l, sw__tctx *t, int64_t me)
 {
@@ -117,7 +117,7 @@ static void execute_columns(sw__tctx *t, int64_t col, int64_t cols)
     execute(t, SW__BLK_COLS);
 }
 
-/* ---- pointwise, and rows that fit a tile ----------------------------------------------------------------------------------- */
+/* ---- pointwise, and rows that fit a tile ------------------------------------------------------------------------- */
 
 static void run_tiles_part(launch *l, worker w, int phase)
 {
@@ -154,7 +154,7 @@ static void run_tiles(launch *l)
     parallel(l, run_tiles_part, 0);
 }
 
-/* ---- long rows -------------------------------------------------------------------------------------------------------------- */
+/* ---- long rows --------------------------------------------------------------------------------------------------- */
 
 static void reductions_begin(sw__tctx *t, int phase)
 {
@@ -216,7 +216,7 @@ static void run_long(launch *l)
     parallel(l, run_long_part, 0);
 }
 
-/* ---- few and very long rows: in parts ---------------------------------------------------------------------------------------- */
+/* ---- few and very long rows: in parts ---------------------------------------------------------------------------- */
 
 /* The row's own values are where all threads see them. */
 static void share_row(const launch *l, sw__tctx *t, int64_t row)
@@ -286,7 +286,7 @@ static void run_split(launch *l)
     }
 }
 
-/* ---- columns -------------------------------------------------------------------------------------------------------------------- */
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
 
 /* Sums of reduction r for the columns from `col` on, of one part. */
 static sw__wide *column_partial(const launch *l, const sw__tctx *t, int64_t point, int64_t part, size_t r, int64_t col)
@@ -370,8 +370,8 @@ static void combine_cols(launch *l)
         for (size_t r = 0; r < p->n_reductions; r++) {
             const sw__reduction *const x = &p->reduction[r];
             for (int64_t part = 1; part < p->parts; part++)
-                p->reduce->merge[x->op][x->dtype](column_partial(l, &t, point, 0, r, 0), column_partial(l, &t, point, part, r, 0),
-                                                  (size_t)p->cols);
+                p->reduce->merge[x->op][x->dtype](column_partial(l, &t, point, 0, r, 0),
+                                                  column_partial(l, &t, point, part, r, 0), (size_t)p->cols);
         }
         for (int64_t col = 0; col < p->cols; col += p->tile_cols)
             column_post(l, &t, point, col, SW_MIN(p->tile_cols, p->cols - col));
@@ -385,7 +385,7 @@ static void run_cols(launch *l)
     if (l->p->parts > 1) combine_cols(l);
 }
 
-/* ---- a run ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
 
 static bool overlap(const sw__tile_program *p, void *const *buffers, int32_t a, int32_t b)
 {

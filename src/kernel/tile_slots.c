@@ -74,7 +74,7 @@ static void find_lives(scan *s)
     }
 }
 
-/* ---- direct stores --------------------------------------------------------------------------------------------------------- */
+/* ---- direct stores ----------------------------------------------------------------------------------------------- */
 
 /* Buffers that block code reads after position `from`. */
 static uint32_t reads_after(const scan *s, const sw__block *code, size_t from)
@@ -118,7 +118,7 @@ static void find_conflicts(scan *s)
     }
 }
 
-/* ---- registers -------------------------------------------------------------------------------------------------------------- */
+/* ---- registers --------------------------------------------------------------------------------------------------- */
 
 static size_t slot_bytes(const sw__tile_program *p, const sw__slot *s)
 {
@@ -204,7 +204,7 @@ static void assign(scan *s)
     p->area_bytes[SW__AREA_THREAD] = most;
 }
 
-/* ---- workspace ---------------------------------------------------------------------------------------------------------------- */
+/* ---- workspace --------------------------------------------------------------------------------------------------- */
 
 static void find_spans(sw__tile_program *p)
 {
@@ -247,16 +247,19 @@ static void lay_out(sw__tile_program *p)
     if (p->mode == SW__MODE_COLS) {
         for (size_t r = 0; r < p->n_reductions; r++) {
             p->reduction[r].narrow_at = p->area_bytes[SW__AREA_THREAD];
-            p->area_bytes[SW__AREA_THREAD] += aligned((size_t)p->width * sw_dtype_size((sw_dtype)p->reduction[r].dtype));
+            const size_t size = sw_dtype_size((sw_dtype)p->reduction[r].dtype);
+            p->area_bytes[SW__AREA_THREAD] += aligned((size_t)p->width * size);
         }
     }
     for (int a = 0; a < SW__AREAS; a++) p->area_bytes[a] = aligned(p->area_bytes[a]);
     p->slots_bytes = aligned(p->n_slots * sizeof(void *));
     p->acc_bytes = aligned(p->n_reductions * sizeof(sw__wide));
-    p->thread_bytes = p->slots_bytes + p->acc_bytes + p->area_bytes[SW__AREA_ROW] + p->area_bytes[SW__AREA_THREAD] + 2 * ALIGN;
+    p->thread_bytes = p->slots_bytes + p->acc_bytes + p->area_bytes[SW__AREA_ROW] + p->area_bytes[SW__AREA_THREAD];
+    p->thread_bytes += 2 * ALIGN; /* threads share no line, nor what is fetched with one */
     p->partial_bytes = aligned(partial_wides(p) * sizeof(sw__wide));
     const size_t rows = p->mode == SW__MODE_SPLIT ? (size_t)p->rows * p->area_bytes[SW__AREA_ROW] : 0;
-    p->workspace_bytes = ALIGN + p->area_bytes[SW__AREA_ONCE] + (size_t)p->threads * p->thread_bytes + rows + p->partial_bytes;
+    p->workspace_bytes = ALIGN + p->area_bytes[SW__AREA_ONCE] + (size_t)p->threads * p->thread_bytes;
+    p->workspace_bytes += rows + p->partial_bytes;
 }
 
 sw_status sw__tile_slots(sw__tile_program *p)
