@@ -125,10 +125,10 @@ static int constant(maker *m, sw_dtype t, double value)
 
 typedef union number { double f; int64_t i; } number;
 
-static bool is_float(int t) { return sw__dtype_is_float((sw_dtype)t); }
+static bool is_float(unsigned t) { return sw__dtype_is_float((sw_dtype)t); }
 
 /* A value as it is after being kept in type t. */
-static number keep(number x, int t)
+static number keep(number x, unsigned t)
 {
     switch (t) {
     case SW_F32: x.f = (double)(float)x.f; break;
@@ -140,7 +140,7 @@ static number keep(number x, int t)
     return x;
 }
 
-static number read_number(const void *data, int t, int64_t at)
+static number read_number(const void *data, unsigned t, int64_t at)
 {
     number x = { .i = 0 };
     const char *const p = (const char *)data + at * (int64_t)sw_dtype_size((sw_dtype)t);
@@ -149,14 +149,14 @@ static number read_number(const void *data, int t, int64_t at)
     return x;
 }
 
-static void write_number(void *data, int t, int64_t at, number x)
+static void write_number(void *data, unsigned t, int64_t at, number x)
 {
     char *const p = (char *)data + at * (int64_t)sw_dtype_size((sw_dtype)t);
     if (is_float(t)) sw__convert(p, (sw_dtype)t, &x.f, SW_F64, 1);
     else sw__convert(p, (sw_dtype)t, &x.i, SW_I64, 1);
 }
 
-static int64_t to_int(double x, int t)
+static int64_t to_int(double x, unsigned t)
 {
     static const double lo[SW_DTYPE_COUNT] = { [SW_I32] = -0x1p31, [SW_I64] = -0x1p63 };
     static const double hi[SW_DTYPE_COUNT] = { [SW_I32] = 0x1p31, [SW_I64] = 0x1p63, [SW_U8] = 256, [SW_U32] = 0x1p32 };
@@ -193,7 +193,7 @@ static double float_op(int op, double a, double b)
     }
 }
 
-static int64_t int_op(int op, int64_t a, int64_t b, int t)
+static int64_t int_op(int op, int64_t a, int64_t b, unsigned t)
 {
     const int64_t bits = 8 * (int64_t)sw_dtype_size((sw_dtype)t);
     switch (op) {
@@ -216,7 +216,7 @@ static int64_t int_op(int op, int64_t a, int64_t b, int t)
 
 static number calc_number(const maker *m, const sw__inst *i, number a, number b, number c)
 {
-    const int from = m->inst[i->a].dtype;
+    const unsigned from = m->inst[i->a].dtype;
     number y = { .i = 0 };
     if (i->op == SW_OP_WHERE) return a.i ? b : c;
     if (i->op == SW_OP_LT) y.i = is_float(from) ? a.f < b.f : a.i < b.i;
@@ -420,7 +420,7 @@ static void print_program(const maker *m, const char *level, int threads)
 }
 
 /* tolerance: relative to the value; and, if cancellation is to be allowed for, to `scale` (0: not). */
-static bool close_enough(number got, number want, int t, double tolerance, double scale)
+static bool close_enough(number got, number want, unsigned t, double tolerance, double scale)
 {
     if (!is_float(t)) return got.i == want.i;
     if (isnan(want.f)) return isnan(got.f);
@@ -436,7 +436,7 @@ static void compare_outputs(const maker *m, const oracle *o, void *const *got, d
     for (int b = 0; b < m->k.n_buffers; b++) {
         bool written = false;
         for (int j = 0; j < m->k.n_insts; j++) written |= m->inst[j].kop == SW_K_STORE && m->inst[j].buffer == b;
-        const int t = m->k.buffer[b].dtype;
+        const unsigned t = m->k.buffer[b].dtype;
         for (int64_t e = 0; written && e < m->elements[b]; e++) {
             const number x = read_number(got[b], t, e), y = read_number(o->out[b], t, e);
             if (close_enough(x, y, t, tolerance, cancels ? o->scale : 0)) continue;
@@ -512,7 +512,7 @@ static bool chance(int percent) { return pick(1, 100) <= percent; }
 /* Multiples of 1/8 in [-4, 4]: exact in every float type; integers in -20..20 (0..40 if unsigned). */
 static void fill_buffer(maker *m, int b)
 {
-    const int t = m->k.buffer[b].dtype;
+    const unsigned t = m->k.buffer[b].dtype;
     for (int64_t e = 0; e < m->elements[b]; e++) {
         number x;
         if (is_float(t)) x.f = (double)pick(-32, 32) / 8;

@@ -32,7 +32,7 @@ static const int64_t specials_i[] = { 0, 1, -1, 2, 3, 7, 8, 31, 32, 33, 63, 64, 
 /* Every special value against every other, then random ones. */
 static int64_t fill_specials(maker *m, int b, bool second)
 {
-    const int t = m->k.buffer[b].dtype;
+    const unsigned t = m->k.buffer[b].dtype;
     const int64_t n = is_float(t) ? (int64_t)SW_COUNT(specials_f) : (int64_t)SW_COUNT(specials_i);
     for (int64_t e = 0; e < m->elements[b]; e++) {
         const int64_t k = second ? e / n : e % n;
