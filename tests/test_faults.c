@@ -276,6 +276,8 @@ static bool run_with_fault(int kind, long n)
 
 static void each_in_turn(int kind)
 {
+    run_with_fault(kind, 0);
+    print_message("%ld %ss in a run\n", atomic_load(&calls[kind]), kind_names[kind]);
     long n = 1;
     while (run_with_fault(kind, n)) n++;
     print_message("%ld %ss failed in turn\n", n - 1, kind_names[kind]);
