@@ -44,8 +44,9 @@ struct sw__inflate {
     size_t stored_left;                  /* of a stored block */
     unsigned match_left, match_distance; /* of a match that did not fit into the output */
 
-    size_t history;          /* valid bytes at the end of window */
-    uint8_t window[WINDOW];  /* the last output of earlier calls */
+    size_t history; /* bytes in window */
+    /* The last output of earlier calls; twice the need, so that small pieces rarely move it. */
+    uint8_t window[2 * WINDOW];
     uint32_t literals[4096]; /* (1 << PRIMARY) and second tables: at most 2,342 for 288 codes of up to 15 bits */
     uint32_t distances[1024];
     uint8_t input[INPUT + PADDING];
@@ -544,7 +545,7 @@ static const char *copy_match(sw__inflate *z, output *o)
     for (size_t i = 0; i < n; i++) {
         const size_t have = (size_t)(o->at - o->start);
         *o->at = z->match_distance <= have ? o->at[-(ptrdiff_t)z->match_distance]
-                                           : z->window[WINDOW - (z->match_distance - have)];
+                                           : z->window[z->history - (z->match_distance - have)];
         o->at++;
     }
     z->match_left -= (unsigned)n;
@@ -565,11 +566,13 @@ static void copy_stored(sw__inflate *z, output *o)
 /* Keeps the last WINDOW bytes of all output for matches of the next call. */
 static void keep_history(sw__inflate *z, const output *o)
 {
-    const size_t n = (size_t)(o->at - o->start);
-    const size_t kept = n < WINDOW ? SW_MIN(z->history, WINDOW - n) : 0, fresh = SW_MIN(n, (size_t)WINDOW);
-    memmove(z->window + WINDOW - fresh - kept, z->window + WINDOW - kept, kept);
-    if (fresh > 0) memcpy(z->window + WINDOW - fresh, o->at - fresh, fresh);
-    z->history = kept + fresh;
+    const size_t n = SW_MIN((size_t)(o->at - o->start), (size_t)WINDOW);
+    if (z->history + n > sizeof z->window) {
+        memmove(z->window, z->window + z->history - WINDOW, WINDOW);
+        z->history = WINDOW;
+    }
+    if (n > 0) memcpy(z->window + z->history, o->at - n, n);
+    z->history += n;
 }
 
 /* One turn: a block's header, or as much of its content as possible. */

@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-enum { MOST = 1 << 20 };
+enum { MOST = 1 << 17 };
 
 typedef struct source {
     const uint8_t *bytes;
