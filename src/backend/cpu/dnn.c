@@ -459,16 +459,15 @@ static dnnl_status_t conv_descriptor(sw__dnn_job *j, const conv_shape *shape, co
     }
     const md_ref b = bias ? ref(&j->op[3].user) : NULL;
     if (s == dnnl_success) s = conv_pd(pd, engine, attr, shape, 0, hint, x, w, b, y);
-    if (s == dnnl_success && shape->narrow && named(*pd, "brgconv")) {
+    for (int skip = 1; s == dnnl_success && shape->narrow && named(*pd, "brg") && skip < 8; skip++) {
         dnnl_primitive_desc_t other = NULL;
-        if (conv_pd(&other, engine, attr, shape, 1, hint, x, w, b, y) == dnnl_success) {
-            if (named(other, "jit")) {
-                dnn->dnnl_primitive_desc_destroy(*pd);
-                *pd = other;
-            } else {
-                dnn->dnnl_primitive_desc_destroy(other);
-            }
+        if (conv_pd(&other, engine, attr, shape, skip, hint, x, w, b, y) != dnnl_success) break;
+        dnnl_primitive_desc_t worse = other;
+        if (named(other, "jit:")) {
+            worse = *pd;
+            *pd = other;
         }
+        dnn->dnnl_primitive_desc_destroy(worse);
     }
     if (hint != NULL) dnn->dnnl_primitive_desc_destroy(hint);
     if (attr != NULL) dnn->dnnl_primitive_attr_destroy(attr);

@@ -36,7 +36,7 @@ typedef enum sw__dnn_direction { SW_DNN_FORWARD, SW_DNN_GRAD_X, SW_DNN_GRAD_W } 
 
 /* x [N, C, …], w [O, C/groups, …], bias [O] or NULL (FORWARD only), y [N, O, …]; for gradients the same tensors are the
  * gradients where they are results. attr: strides, pads, dilation, groups. narrow: pass over implementations called
- * "brgconv" if there is another vectorised one; they are slow on images few pixels wide. */
+ * "brg…" if there is one called "jit:…"; they are slow on images few pixels wide. */
 sw_status sw__dnn_conv(sw__dnn *d, sw__dnn_direction direction, const sw__attr *attr, bool narrow,
                        const sw__dnn_operand *x, const sw__dnn_operand *w, const sw__dnn_operand *bias,
                        const sw__dnn_operand *y, sw__dnn_job **out);
