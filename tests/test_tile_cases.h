@@ -172,7 +172,7 @@ static void test_combinations(void **state)
 static void test_adam(void **state)
 {
     (void)state;
-    for (int form = 0; form < 4; form++) {
+    for (int form = 0; form < 16; form++) { /* bit 2: under a condition, bit 3: that does not hold */
         maker m;
         const int64_t n = form & 1 ? 5000 : 37;
         begin(&m, 1, &n, 0);
@@ -189,17 +189,21 @@ static void test_adam(void **state)
         const int den = form & 2 ? calc(&m, SW_OP_ADD, SW_F32, eps, root, -1) : calc(&m, SW_OP_ADD, SW_F32, root, eps,
                                                                                      -1);
         const int step = calc(&m, SW_OP_DIV, SW_F32, calc(&m, SW_OP_MUL, SW_F32, m1, rate, -1), den, -1);
-        store_dense(&m, SW_F32, ALL, m1);
-        store_dense(&m, SW_F32, ALL, v1);
-        store_dense(&m, SW_F32, ALL, calc(&m, SW_OP_SUB, SW_F32, p, step, -1));
+        const int p1 = calc(&m, SW_OP_SUB, SW_F32, p, step, -1);
+        const int ok = load_dense(&m, SW_BOOL, 0);
+        const bool guarded = (form & 4) != 0;
+        store_dense(&m, SW_F32, ALL, guarded ? calc(&m, SW_OP_WHERE, SW_F32, ok, m1, m0) : m1);
+        store_dense(&m, SW_F32, ALL, guarded ? calc(&m, SW_OP_WHERE, SW_F32, ok, v1, v0) : v1);
+        store_dense(&m, SW_F32, ALL, guarded ? calc(&m, SW_OP_WHERE, SW_F32, ok, p1, p) : p1);
         fill_all(&m);
+        write_number(m.data[6], SW_BOOL, 0, (number){ .i = form & 8 ? 0 : 1 });
         for (int64_t e = 0; e < n; e++) write_number(m.data[3], SW_F32, e, (number){ .f = (double)pick(0, 16) / 8 });
         write_number(m.data[5], SW_F32, 0, (number){ .f = 1.5 });
         const int taken[3] = { 2, 3, 0 };
         for (int k = 0; k < 3; k++) {
-            free(m.data[6 + k]);
-            m.data[6 + k] = m.data[taken[k]];
-            m.alias[6 + k] = taken[k];
+            free(m.data[7 + k]);
+            m.data[7 + k] = m.data[taken[k]];
+            m.alias[7 + k] = taken[k];
         }
         check_within(&m, 1e-6, true);
         finish(&m);

@@ -37,7 +37,37 @@ static sw_status write_code(sw__tile_program *p)
     return st;
 }
 
-sw_status sw__tile_compile(const sw__kernel *k, int threads, sw__tile_program **out, size_t *workspace)
+/* ---- a condition for all points -------------------------------------------------------------------------------------- */
+
+/* The load of a bool, the same for all points, that a where hangs on; -1: there is none. A trainer's "all gradients are
+ * finite" is such a one: without it, its kernels would compute, select and copy. */
+static int32_t find_condition(const sw__kernel *k)
+{
+    for (int32_t j = 0; j < k->n_insts; j++) {
+        const sw__inst *const i = &k->inst[j];
+        if (i->kop != SW_K_CALC || i->op != SW_OP_WHERE) continue;
+        const sw__inst *const c = &k->inst[i->a];
+        bool same = c->kop == SW_K_LOAD && !c->masked && k->buffer[c->buffer].dtype == SW_BOOL;
+        for (int x = 0; x < k->rank; x++) same = same && (c->stride[x] == 0 || k->extent[x] == 1);
+        if (same) return i->a;
+    }
+    return -1;
+}
+
+/* Users of a where on the condition take the side that `value` chooses. */
+static void assume(sw__kernel *k, int32_t condition, bool value)
+{
+    for (int32_t j = 0; j < k->n_insts; j++) {
+        int32_t *const arg[3] = { &k->inst[j].a, &k->inst[j].b, &k->inst[j].c };
+        for (int m = 0; m < 3; m++) {
+            if (*arg[m] < 0 || *arg[m] >= j) continue;
+            const sw__inst *const i = &k->inst[*arg[m]];
+            if (i->kop == SW_K_CALC && i->op == SW_OP_WHERE && i->a == condition) *arg[m] = value ? i->b : i->c;
+        }
+    }
+}
+
+static sw_status compile_plain(const sw__kernel *k, int threads, sw__tile_program **out)
 {
     sw_status st;
     sw__tile_program *const p = sw__calloc(1, sizeof *p);
@@ -51,16 +81,50 @@ sw_status sw__tile_compile(const sw__kernel *k, int threads, sw__tile_program **
     SW_TRY_GOTO(write_code(p), failed);
     SW_TRY_GOTO(sw__tile_slots(p), failed);
     *out = p;
-    *workspace = p->workspace_bytes;
     return SW_OK;
 failed:
     sw__tile_free(p);
     return st;
 }
 
+static sw_status compile_choice(const sw__kernel *k, int32_t condition, int threads, sw__tile_program **out)
+{
+    sw_status st = SW_OK;
+    sw__tile_program *const p = sw__calloc(1, sizeof *p);
+    if (!p) return sw__no_memory(sizeof *p, "a tile program");
+    p->choice_buffer = k->inst[condition].buffer;
+    p->choice_offset = k->inst[condition].offset;
+    for (int value = 0; value < 2 && st == SW_OK; value++) {
+        sw__kernel *copy = NULL;
+        st = sw__kernel_clone(k, &copy);
+        if (st != SW_OK) break;
+        assume(copy, condition, value);
+        st = compile_plain(copy, threads, &p->choice[value]);
+        sw__kernel_free(copy);
+    }
+    if (st != SW_OK) {
+        sw__tile_free(p);
+        return st;
+    }
+    p->workspace_bytes = SW_MAX(p->choice[0]->workspace_bytes, p->choice[1]->workspace_bytes);
+    *out = p;
+    return SW_OK;
+}
+
+sw_status sw__tile_compile(const sw__kernel *k, int threads, sw__tile_program **out, size_t *workspace)
+{
+    const int32_t condition = find_condition(k);
+    if (condition >= 0) SW_TRY(compile_choice(k, condition, threads, out));
+    else SW_TRY(compile_plain(k, threads, out));
+    *workspace = (*out)->workspace_bytes;
+    return SW_OK;
+}
+
 void sw__tile_free(sw__tile_program *p)
 {
     if (!p) return;
+    sw__tile_free(p->choice[0]);
+    sw__tile_free(p->choice[1]);
     for (int block = 0; block < SW__BLK_MAX; block++) sw__free(p->block[block].inst);
     sw__free(p->slot);
     sw__free(p->reduction);
@@ -101,6 +165,14 @@ static void print_inst(const sw__tile_program *p, const sw__tinst *i, sw__text *
 
 void sw__tile_print(const sw__tile_program *p, sw__text *out)
 {
+    if (p->choice[0]) {
+        for (int value = 0; value < 2; value++) {
+            sw__text_add(out, "if b%d[%lld] is %s:\n", (int)p->choice_buffer, (long long)p->choice_offset,
+                         value ? "true" : "false");
+            sw__tile_print(p->choice[value], out);
+        }
+        return;
+    }
     static const char *const modes[] = { "point", "rows", "long rows", "split rows", "columns" };
     sw__text_add(out,
                  "tile program %s: %s, %s, %d threads, groups %lld x %lld x %lld, tile %lld x %lld, %lld pieces%s, ",

@@ -186,6 +186,10 @@ struct sw__tile_program {
     size_t slots_bytes, acc_bytes, thread_bytes, partial_bytes, workspace_bytes;
     int64_t span_lo[SW_K_MAX_BUFFERS], span_hi[SW_K_MAX_BUFFERS]; /* bytes touched of a buffer, from its address */
     bool gathers;
+    /* A kernel whose wheres hang on one number in memory is two programs, and this one only chooses. */
+    sw__tile_program *choice[2];        /* [condition]; NULL: none */
+    int32_t choice_buffer;
+    int64_t choice_offset;
 };
 
 /* A thread at work. */

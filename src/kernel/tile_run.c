@@ -428,6 +428,11 @@ sw_status sw__tile_run(const sw__tile_program *p, void *const *buffers, void *wo
         [SW__MODE_POINT] = run_tiles, [SW__MODE_ROWS] = run_tiles, [SW__MODE_LONG] = run_long,
         [SW__MODE_SPLIT] = run_split, [SW__MODE_COLS] = run_cols,
     };
+    if (p->choice[0]) {
+        /* An empty domain binds no memory to look at. */
+        const uint8_t *const at = buffers[p->choice_buffer];
+        return sw__tile_run(p->choice[at && at[p->choice_offset]], buffers, workspace);
+    }
     const bool nothing = p->mode == SW__MODE_POINT ? p->rows * p->cols == 0
                        : p->mode == SW__MODE_COLS  ? p->points0 * p->cols == 0 : p->rows == 0;
     if (nothing) return SW_OK;
