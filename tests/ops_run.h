@@ -42,6 +42,7 @@ typedef struct trial {
     slot slots[MAX_SLOTS];
     int n_slots;
     int n_wrt, wrt[MAX_OPERANDS]; /* slots that gradients are taken for */
+    sw__arena memory;
 } trial;
 
 typedef struct result {
@@ -52,7 +53,7 @@ typedef struct result {
     int64_t *i;
 } result;
 
-typedef struct results { result r[MAX_RESULTS]; int n; } results;
+typedef struct results { result r[MAX_RESULTS]; int n; sw__arena memory; } results;
 
 static int problems;
 
@@ -81,6 +82,13 @@ static void problem(const trial *t, const char *fmt, ...)
     describe(t, what, sizeof what);
     fprintf(stderr, "  %s: %s\n", what, why);
     problems++;
+}
+
+static void *take(sw__arena *memory, int64_t n, size_t size)
+{
+    void *const p = sw__arena_alloc(memory, ((size_t)n + 1) * size);
+    if (!p) abort();
+    return p;
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -159,7 +167,8 @@ static void fill_distinct(const slot *s, int operand_index, sw__rng *rng)
 {
     for (int64_t e = 0; e < s->n; e++) s->i[e] = e;
     sw__rng_shuffle(rng, s->i, (size_t)s->n);
-    for (int64_t e = 0; e < s->n; e++) s->f[e] = (double)(s->i[e] - s->n / 2) * 0.1 + 0.03 * (operand_index + 1);
+    const int64_t middle = s->n / 2;
+    for (int64_t e = 0; e < s->n; e++) s->f[e] = (double)(s->i[e] - middle) * 0.1 + 0.03 * (operand_index + 1);
 }
 
 static void fill_floats(const slot *s, const operand *o, int operand_index, sw__rng *rng)
@@ -213,18 +222,15 @@ static slot *slot_for(trial *t, const char *name, sw_dtype type, int rank, const
     s->rank = rank;
     if (rank > 0) memcpy(s->dim, dim, (size_t)rank * sizeof *dim);
     s->n = sw__dims_product(dim, rank);
-    s->f = calloc((size_t)s->n + 1, sizeof *s->f);
-    s->i = calloc((size_t)s->n + 1, sizeof *s->i);
+    s->f = take(&t->memory, s->n, sizeof *s->f);
+    s->i = take(&t->memory, s->n, sizeof *s->i);
     fill_slot(t, s, o, index);
     return s;
 }
 
 static void trial_free(trial *t)
 {
-    for (int i = 0; i < t->n_slots; i++) {
-        free(t->slots[i].f);
-        free(t->slots[i].i);
-    }
+    sw__arena_free(&t->memory);
     t->n_slots = 0;
 }
 
@@ -342,7 +348,6 @@ static sw_status set_slots(sw_program *p, const trial *t)
 
 static sw_status get_results(sw_program *p, const sw_graph *g, results *out)
 {
-    memset(out, 0, sizeof *out);
     for (uint32_t k = 0; k < g->n_outputs && out->n < MAX_RESULTS; k++) {
         result *const r = &out->r[out->n++];
         const int at = sw_program_output(p, g->outputs[k].name);
@@ -351,8 +356,8 @@ static sw_status get_results(sw_program *p, const sw_graph *g, results *out)
         snprintf(r->name, sizeof r->name, "%s", info.name);
         r->type = info.dtype;
         r->n = info.elements;
-        r->f = calloc((size_t)r->n + 1, sizeof *r->f);
-        r->i = calloc((size_t)r->n + 1, sizeof *r->i);
+        r->f = take(&out->memory, r->n, sizeof *r->f);
+        r->i = take(&out->memory, r->n, sizeof *r->i);
         if (sw__dtype_is_float(r->type)) SW_TRY(sw_program_get(p, at, SW_F64, r->f, r->n));
         else SW_TRY(sw_program_get(p, at, SW_I64, r->i, r->n));
     }
@@ -361,10 +366,7 @@ static sw_status get_results(sw_program *p, const sw_graph *g, results *out)
 
 static void results_free(results *r)
 {
-    for (int k = 0; k < r->n; k++) {
-        free(r->r[k].f);
-        free(r->r[k].i);
-    }
+    sw__arena_free(&r->memory);
     r->n = 0;
 }
 
@@ -372,7 +374,7 @@ static void results_free(results *r)
 static sw_status run_graph(const trial *t, const sw_graph *g, sw_device *d, const sw_compile_options *o, results *out)
 {
     sw_program *p = NULL;
-    out->n = 0;
+    memset(out, 0, sizeof *out);
     SW_TRY(sw_compile(g, d, o, &p));
     sw_status st = set_slots(p, t);
     if (st == SW_OK) st = sw_program_run(p);

@@ -263,16 +263,18 @@ static sw_device *ref, *cpu, *null;
 static void measure_noise(trial *t, const sw_graph *g, const results *want, double *noise)
 {
     results moved = { .n = 0 };
-    for (int i = 0; i < t->n_slots; i++)
-        for (int64_t e = 0; e < t->slots[i].n; e++) t->slots[i].f[e] *= 1 + (e % 2 == 0 ? 0x1p-23 : -0x1p-23);
+    for (int i = 0; i < t->n_slots; i++) {
+        for (int64_t e = 0; t->slots[i].f && e < t->slots[i].n; e++)
+            t->slots[i].f[e] *= 1 + (e % 2 == 0 ? 0x1p-23 : -0x1p-23);
+    }
     if (run_graph(t, g, ref, NULL, &moved) != SW_OK) problem(t, "ref: %s", sw_error());
     for (int k = 0; k < moved.n; k++) {
+        const double *const a = moved.r[k].f, *const b = want->r[k].f;
         noise[k] = 0;
-        for (int64_t e = 0; e < want->r[k].n; e++)
-            noise[k] = SW_MAX(noise[k], fabs(moved.r[k].f[e] - want->r[k].f[e]));
+        for (int64_t e = 0; a && b && e < want->r[k].n; e++) noise[k] = SW_MAX(noise[k], fabs(a[e] - b[e]));
     }
     for (int i = 0; i < t->n_slots; i++)
-        for (int64_t e = 0; e < t->slots[i].n; e++)
+        for (int64_t e = 0; t->slots[i].f && e < t->slots[i].n; e++)
             t->slots[i].f[e] = (double)(float)(t->slots[i].f[e] / (1 + (e % 2 == 0 ? 0x1p-23 : -0x1p-23)));
     results_free(&moved);
 }

@@ -41,17 +41,17 @@ uint64_t sw__null_faults(void)
     return faults;
 }
 
-static sw_status fault(const char *fmt, ...) SW_PRINTF(1, 2);
+/* Counts, logs and records it as the error. */
+static void fault(const char *fmt, ...) SW_PRINTF(1, 2);
 
-static sw_status fault(const char *fmt, ...)
+static void fault(const char *fmt, ...)
 {
     va_list ap;
     faults++;
     va_start(ap, fmt);
-    const sw_status st = sw__failv(SW_ERR_DEVICE, fmt, ap);
+    sw__failv(SW_ERR_DEVICE, fmt, ap);
     va_end(ap);
     sw__log(SW_LOG_ERROR, "%s", sw_error());
-    return st;
 }
 
 /* ---- handles ----------------------------------------------------------------------------------------------------- */
@@ -74,9 +74,18 @@ static sw_status object_of(const device *dev, const void *handle, object_kind ki
 {
     object *o = dev->objects;
     while (o && o != handle) o = o->next;
-    if (!o) return fault("device null: %p is no %s of this device", handle, kind_name[kind]);
-    if (o->kind != kind) return fault("device null: a %s given for a %s", kind_name[o->kind], kind_name[kind]);
-    if (!o->alive) return fault("device null: %s '%s' is used after it was released", kind_name[kind], o->name);
+    if (!o) {
+        fault("device null: %p is no %s of this device", handle, kind_name[kind]);
+        return SW_ERR_DEVICE;
+    }
+    if (o->kind != kind) {
+        fault("device null: a %s given for a %s", kind_name[o->kind], kind_name[kind]);
+        return SW_ERR_DEVICE;
+    }
+    if (!o->alive) {
+        fault("device null: %s '%s' is used after it was released", kind_name[kind], o->name);
+        return SW_ERR_DEVICE;
+    }
     *out = o;
     return SW_OK;
 }
@@ -187,19 +196,26 @@ static sw_status check_range(const device *dev, const void *buffer, size_t offse
     if (bytes == 0 && !buffer) return SW_OK; /* an empty tensor needs no memory */
     SW_TRY(object_of(dev, buffer, BUFFER, &o));
     if (offset <= o->bytes && bytes <= o->bytes - offset) return SW_OK;
-    return fault("device null: %s of %zu bytes at offset %zu leaves its buffer of %zu bytes", what, bytes, offset,
-                 o->bytes);
+    fault("device null: %s of %zu bytes at offset %zu leaves its buffer of %zu bytes", what, bytes, offset,
+          o->bytes);
+    return SW_ERR_DEVICE;
 }
 
 static sw_status null_upload(void *dev, void *buffer, size_t offset, const void *src, size_t bytes)
 {
-    if (!src && bytes > 0) return fault("device null: an upload of %zu bytes from NULL", bytes);
+    if (!src && bytes > 0) {
+        fault("device null: an upload of %zu bytes from NULL", bytes);
+        return SW_ERR_DEVICE;
+    }
     return check_range(dev, buffer, offset, bytes, "an upload");
 }
 
 static sw_status null_download(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes)
 {
-    if (!dst && bytes > 0) return fault("device null: a download of %zu bytes to NULL", bytes);
+    if (!dst && bytes > 0) {
+        fault("device null: a download of %zu bytes to NULL", bytes);
+        return SW_ERR_DEVICE;
+    }
     SW_TRY(check_range(dev, buffer, offset, bytes, "a download"));
     if (bytes > 0) memset(dst, 0, bytes);
     return SW_OK;
@@ -269,12 +285,16 @@ static sw_status kernel_extents(const sw__kernel *k, size_t *need)
         const sw__inst *const in = &k->inst[i];
         int64_t low, high;
         if (in->kop != SW_K_LOAD && in->kop != SW_K_GATHER && in->kop != SW_K_STORE) continue;
-        if (in->buffer < 0 || in->buffer >= k->n_buffers)
-            return fault("device null: kernel '%s': instruction %d names buffer %d of %d", k->name, i, in->buffer,
-                         k->n_buffers);
+        if (in->buffer < 0 || in->buffer >= k->n_buffers) {
+            fault("device null: kernel '%s': instruction %d names buffer %d of %d", k->name, i, in->buffer,
+                  k->n_buffers);
+            return SW_ERR_DEVICE;
+        }
         if (!reach(k, in, &low, &high)) continue;
-        if (low < 0)
-            return fault("device null: kernel '%s': instruction %d reaches element %lld", k->name, i, (long long)low);
+        if (low < 0) {
+            fault("device null: kernel '%s': instruction %d reaches element %lld", k->name, i, (long long)low);
+            return SW_ERR_DEVICE;
+        }
         const size_t size = sw_dtype_size((sw_dtype)k->buffer[in->buffer].dtype);
         need[in->buffer] = SW_MAX(need[in->buffer], ((size_t)high + 1) * size);
     }

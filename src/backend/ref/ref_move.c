@@ -94,7 +94,7 @@ sw_status sw__ref_strided_copy(const sw__ref_call *c)
 sw_status sw__ref_permute(const sw__ref_call *c)
 {
     const sw__desc *const x = &c->d->in[0], *const y = &c->d->out[0];
-    int64_t from[SW_MAX_RANK], moved[SW_MAX_RANK] = { 0 }, to[SW_MAX_RANK];
+    int64_t from[SW_MAX_RANK] = { 0 }, moved[SW_MAX_RANK] = { 0 }, to[SW_MAX_RANK] = { 0 };
     dense_strides(x, from);
     dense_strides(y, to);
     for (int i = 0; i < y->rank; i++) moved[i] = from[c->attr->perm.axes[i]];
@@ -106,7 +106,7 @@ sw_status sw__ref_permute(const sw__ref_call *c)
 sw_status sw__ref_expand(const sw__ref_call *c)
 {
     const sw__desc *const x = &c->d->in[0], *const y = &c->d->out[0];
-    int64_t from[SW_MAX_RANK], repeated[SW_MAX_RANK] = { 0 }, to[SW_MAX_RANK];
+    int64_t from[SW_MAX_RANK] = { 0 }, repeated[SW_MAX_RANK] = { 0 }, to[SW_MAX_RANK] = { 0 };
     dense_strides(x, from);
     dense_strides(y, to);
     const int lead = y->rank - x->rank;
@@ -118,7 +118,7 @@ sw_status sw__ref_expand(const sw__ref_call *c)
 sw_status sw__ref_slice(const sw__ref_call *c)
 {
     const sw__desc *const x = &c->d->in[0], *const y = &c->d->out[0];
-    int64_t from[SW_MAX_RANK], step[SW_MAX_RANK] = { 0 }, to[SW_MAX_RANK], start = 0;
+    int64_t from[SW_MAX_RANK] = { 0 }, step[SW_MAX_RANK] = { 0 }, to[SW_MAX_RANK] = { 0 }, start = 0;
     if (sw__ref_count(y) == 0) return SW_OK;
     dense_strides(x, from);
     dense_strides(y, to);
@@ -141,7 +141,7 @@ sw_status sw__ref_pad(const sw__ref_call *c)
         if (sw__ref_is_float(y)) yf[i] = c->attr->pad.value;
         else sw__ref_set_int(c->out[0], (sw_dtype)y->dtype, i, (int64_t)c->attr->pad.value);
     }
-    int64_t from[SW_MAX_RANK], to[SW_MAX_RANK], apart[SW_MAX_RANK] = { 0 }, start = 0;
+    int64_t from[SW_MAX_RANK] = { 0 }, to[SW_MAX_RANK] = { 0 }, apart[SW_MAX_RANK] = { 0 }, start = 0;
     dense_strides(x, from);
     dense_strides(y, to);
     for (int i = 0; i < x->rank; i++) {

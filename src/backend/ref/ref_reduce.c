@@ -14,7 +14,7 @@ typedef struct walk {
 static walk walk_of(const sw__desc *x, uint32_t axes)
 {
     walk w = { 0 };
-    int64_t stride[SW_MAX_RANK], s = 1;
+    int64_t stride[SW_MAX_RANK] = { 0 }, s = 1;
     for (int i = x->rank - 1; i >= 0; i--) {
         stride[i] = s;
         s *= x->dim[i];
