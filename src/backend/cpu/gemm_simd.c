@@ -52,6 +52,12 @@ INLINE void tile(const sw__tile *t, const int P, const int V, const bool NARROW,
     UNROLL for (int r = 0; r < P; r++) store_row(t, t->c + r * t->rc, sum[r], V, last);
 }
 
+#ifdef SW_SIMD_PLAIN
+void SW__SIMD_NAME(sw__tile_run)(const sw__tile *t)
+{
+    tile(t, (int)t->rows, t->cols > VL ? 2 : 1, t->narrow, t->ra == 1);
+}
+#else
 typedef void tile_fn(const sw__tile *t);
 
 #define KERNEL(P, V, NARROW, UNIT)                                                                                     \
@@ -82,6 +88,7 @@ void SW__SIMD_NAME(sw__tile_run)(const sw__tile *t)
     const int kind = t->narrow ? 2 : t->ra == 1 ? 1 : 0;
     (t->cols > VL ? two : one)[kind][t->rows - 1](t);
 }
+#endif
 
 /* ---- transposing ----------------------------------------------------------------------------------------------------- */
 

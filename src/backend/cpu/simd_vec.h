@@ -43,12 +43,13 @@ typedef float vfu __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int64_t vmask; /* how many */
 static inline vmask v_first(int64_t n) { return n > 4 ? 4 : n; } /* may be negative: none */
 static inline vf v_load(const float *p) { return *(const vfu *)p; }
-static inline vf v_load_some(const float *p, vmask m)
+/* Out of line: inlined into a hundred unrolled kernels, their branches take a compiler half a minute. */
+static __attribute__((noinline, unused)) vf v_load_some(const float *p, vmask m)
 {
     return (vf){m > 0 ? p[0] : 0, m > 1 ? p[1] : 0, m > 2 ? p[2] : 0, m > 3 ? p[3] : 0};
 }
 static inline void v_store(float *p, vf v) { *(vfu *)p = v; }
-static inline void v_store_some(float *p, vmask m, vf v)
+static __attribute__((noinline, unused)) void v_store_some(float *p, vmask m, vf v)
 {
     for (int64_t i = 0; i < m; i++) p[i] = v[i];
 }
@@ -61,7 +62,14 @@ static inline vf v_relu(vf a)
 }
 #endif
 
-#if defined(__clang__)
+/* Plain: loops stay loops. For the baseline, whose 16 short registers the unrolled kernels do not fit anyway, and for builds
+ * with sanitizers or coverage (SW_SIMD_PLAIN), which would take minutes to compile them. The source is the same. */
+#if SW_SIMD_LEVEL == 0 && !defined(SW_SIMD_PLAIN)
+#define SW_SIMD_PLAIN
+#endif
+#ifdef SW_SIMD_PLAIN
+#define UNROLL
+#elif defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
