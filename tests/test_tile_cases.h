@@ -653,21 +653,21 @@ static void test_random_kernels(void **state)
 {
     (void)state;
     const char *const seed = getenv("SWOOP_TILE_SEED"), *const count = getenv("SWOOP_TILE_COUNT");
-    const int n = count ? atoi(count) : 1500, first = seed ? atoi(seed) : 0;
-    int run = 0;
-    for (int k = first; k < first + n; k++) {
+    const long n = count ? strtol(count, NULL, 10) : 1500, first = seed ? strtol(seed, NULL, 10) : 0;
+    long run = 0;
+    for (long k = first; k < first + n; k++) {
         maker m;
         sw__rng_init(&rng, 99, (uint64_t)k);
         random_kernel(&m);
         if (accepted(&m)) {
             if (chance(40)) share_memory(&m);
-            if (getenv("SWOOP_TILE_SEED")) fprintf(stderr, "kernel %d\n", k);
+            if (getenv("SWOOP_TILE_SEED")) fprintf(stderr, "kernel %ld\n", k);
             check_within(&m, 5e-6, true);
             run++;
         }
         finish(&m);
     }
-    if (run < n / 3) fail_msg("only %d of %d random kernels are legal", run, n);
+    if (run < n / 3) fail_msg("only %ld of %ld random kernels are legal", run, n);
 }
 
 int main(void)

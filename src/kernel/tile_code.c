@@ -74,9 +74,9 @@ static uint16_t constant_slot(sw__builder *b, const void *bytes, size_t size)
 static uint64_t constant_bits(const sw__inst *i, sw_dtype t)
 {
     uint64_t bits = 0;
-    if (sw__dtype_is_float(t)) sw__convert(&bits, t, &i->value, SW_F64, 1);
-    else if (i->kop == SW_K_CONST) sw__convert(&bits, t, &i->ivalue, SW_I64, 1);
-    else sw__convert(&bits, t, &i->value, SW_F64, 1); /* what a masked load has outside */
+    /* What a masked load has outside is a double for every type. */
+    if (i->kop == SW_K_CONST && !sw__dtype_is_float(t)) sw__convert(&bits, t, &i->ivalue, SW_I64, 1);
+    else sw__convert(&bits, t, &i->value, SW_F64, 1);
     return bits;
 }
 
@@ -332,8 +332,10 @@ static void emit_reduce(sw__builder *b, int block, int32_t v)
     const bool dot = b->value[v].pattern == SW__DOT;
     const sw__inst *const mul = &b->k->inst[i->a];
     t.a = sw__operand(b, block, dot ? mul->a : i->a, SW__LEN_TILE, NULL);
-    if (dot) t.b = sw__operand(b, block, mul->b, SW__LEN_TILE, NULL);
-    if (dot) t.name = "dot";
+    if (dot) {
+        t.b = sw__operand(b, block, mul->b, SW__LEN_TILE, NULL);
+        t.name = "dot";
+    }
     if (p->mode == SW__MODE_ROWS) t.fn = dot ? table->dot_rows : table->rows[op][i->dtype];
     else if (p->mode != SW__MODE_COLS) t.fn = dot ? table->dot_total : table->total[op][i->dtype];
     else if (i->op == SW_OP_REDUCE_SUM && i->dtype == SW_F32) t.fn = dot ? table->dot_cols : table->fast_cols_sum;

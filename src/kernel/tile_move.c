@@ -6,7 +6,7 @@
  * several whole runs. In a window, a tile of pieces of several rows, a run is a piece. */
 typedef struct cursor {
     const sw__access *a;
-    const int64_t *extent;
+    int64_t extent[SW_MAX_RANK];
     int64_t coord[SW_MAX_RANK];
     int64_t run_first, run_end; /* coordinates of a whole run on the last axis */
     int64_t at;         /* element offset of the block */
@@ -19,13 +19,13 @@ static cursor cursor_new(const sw__access *a, const sw__tctx *t, size_t n)
 {
     cursor c; /* set field by field: clearing it first would cost more than all the rest */
     c.a = a;
-    c.extent = t->p->extent;
     c.at = a->offset;
     c.left = n;
     c.rows = c.cols = 0;
     c.last = a->end > a->first ? a->end - 1 : -1;
     c.mid = a->end - 1 > a->first ? a->end - 2 : -1;
     for (int x = 0; x < t->p->rank; x++) {
+        c.extent[x] = t->p->extent[x];
         c.coord[x] = t->coord[x];
         c.at += t->coord[x] * a->stride[x];
     }

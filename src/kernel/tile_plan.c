@@ -145,7 +145,8 @@ static void order_axes(sw__kernel *k, bool one_pass)
     uint32_t last = 0; /* kept axes that go last */
     if (one_pass && ends_kept) {
         for (int x = k->rank - 1; x >= 0 && !(k->reduced >> sorted[x] & 1u); x--) last |= 1u << sorted[x];
-        if (last == 0) last = fast >= 0 ? 1u << fast : 1u << (k->rank - 1);
+        const int end = fast >= 0 ? fast : k->rank - 1;
+        if (last == 0 && end < SW_MAX_RANK) last = 1u << end;
     }
     int n = take(sorted, k->rank, k->reduced | last, false, order, 0);
     n = take(sorted, k->rank, k->reduced, true, order, n);
@@ -162,6 +163,14 @@ static int64_t product(const sw__kernel *k, int first, int end)
     return n;
 }
 
+/* The first axis from `from` on that is reduced, or is not. */
+static int first_axis(const sw__kernel *k, int from, bool reduced)
+{
+    int x = from;
+    while (x < k->rank - 1 && (k->reduced >> x & 1u) != reduced) x++;
+    return x;
+}
+
 static void set_groups(sw__tile_program *p)
 {
     const sw__kernel *const k = p->kernel;
@@ -175,11 +184,11 @@ static void set_groups(sw__tile_program *p)
     } else if (k->reduced >> (rank - 1) & 1u) {
         p->mode = SW__MODE_ROWS;
         p->group1 = 0;
-        for (p->group2 = 0; !(k->reduced >> p->group2 & 1u);) p->group2++;
+        p->group2 = first_axis(k, 0, true);
     } else {
         p->mode = SW__MODE_COLS;
-        for (p->group1 = 0; !(k->reduced >> p->group1 & 1u);) p->group1++;
-        for (p->group2 = p->group1; k->reduced >> p->group2 & 1u;) p->group2++;
+        p->group1 = first_axis(k, 0, true);
+        p->group2 = first_axis(k, p->group1, false);
     }
     p->points0 = product(k, 0, p->group1);
     p->rows = product(k, p->group1, p->group2);
@@ -230,7 +239,7 @@ static void shape_rows(sw__tile_program *p)
     if (p->rows >= SPLIT_ROWS || p->cols < SPLIT_COLS) return;
     p->mode = SW__MODE_SPLIT;
     const int64_t parts = SW_MIN(ceil_div(p->cols, PART_ELEMENTS), MAX_ROW_PARTS);
-    p->part_cols = ceil_div(ceil_div(p->cols, parts), p->tile_cols) * p->tile_cols;
+    p->part_cols = SW_MAX(ceil_div(ceil_div(p->cols, parts), p->tile_cols), 1) * p->tile_cols;
     p->parts = ceil_div(p->cols, p->part_cols);
 }
 

@@ -52,7 +52,15 @@ enum { SUM, MAX, MIN, PROD };
     }
 EACH_TYPE(FOLD)
 
-enum { LANES = 16, STEP = 4 * LANES };
+/* A machine vector: compilers make poor code of longer ones. */
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX2__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+enum { STEP = 4 * LANES };
 typedef f32 vec __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef i32 veci __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 #define AT(p) (*(const vec *)(p))
@@ -61,7 +69,7 @@ typedef i32 veci __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 #define VEC_MAX(x, y) CHOOSE(((x) > (y)) | ((x) != (x)), x, y)
 #define VEC_MIN(x, y) CHOOSE(((x) < (y)) | ((x) != (x)), x, y)
 
-/* Four vectors of 16 lanes, then the lanes in f64. */
+/* Four vectors, then the lanes in f64. */
 #define FOLD_F32(OP, op, start)                                                                                        \
     static f64 fast_##op##_f32(const f32 *x, size_t n)                                                                 \
     {                                                                                                                  \
@@ -194,7 +202,7 @@ static void *accumulator(const sw__tinst *i, const sw__tctx *t)
     }
 EACH_TYPE(COLS)
 
-/* Sums of f32 in registers, 64 columns at a time. NEXT: what is added to the vector at offset o. */
+/* Sums of f32 in registers, four vectors of columns at a time. NEXT: what is added to the vector at offset o. */
 #define COLS_FAST(name, NEXT, NEXT1)                                                                                   \
     static void name(const sw__tinst *i, sw__tctx *t, size_t n)                                                        \
     {                                                                                                                  \

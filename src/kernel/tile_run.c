@@ -125,13 +125,13 @@ static void run_tiles_part(launch *l, worker w, int phase)
     sw__tctx t;
     (void)phase;
     thread_start(l, &t, w.me);
-    const int64_t row_tiles = (p->rows + p->tile_rows - 1) / p->tile_rows;
-    const range r = share(w, row_tiles * p->pieces);
+    const int64_t down = (p->rows + p->tile_rows - 1) / p->tile_rows;
+    const range r = share(w, down * p->pieces);
     int64_t last_row = -1, last_piece = -1;
     if (!p->piece_major) execute_columns(&t, 0, p->tile_cols);
     for (int64_t tile = r.first; tile < r.end; tile++) {
-        const int64_t piece = p->piece_major ? tile / row_tiles : tile % p->pieces;
-        const int64_t row_tile = p->piece_major ? tile % row_tiles : tile / p->pieces;
+        const int64_t piece = p->piece_major ? tile / down : tile % p->pieces;
+        const int64_t row_tile = p->piece_major ? tile % down : tile / p->pieces;
         const int64_t row = row_tile * p->tile_rows, col = piece * p->tile_cols;
         const int64_t cols = SW_MIN(p->tile_cols, p->cols - col);
         if (p->piece_major && piece != last_piece) execute_columns(&t, col, cols);
