@@ -19,6 +19,14 @@ typedef struct sim {
     unsigned char *arena, **input, **var, **group, **constant;
 } sim;
 
+/* Zeroed memory, or the end of the test. */
+static void *sim_alloc(size_t n, size_t size)
+{
+    void *p = calloc(n + 1, size);
+    if (!p) abort();
+    return p;
+}
+
 static size_t sim_stored_size(sw_dtype t) { return sw__dtype_is_float(t) ? sizeof(double) : sw_dtype_size(t); }
 
 static unsigned char *sim_base(const sim *m, int32_t storage)
@@ -38,6 +46,7 @@ static unsigned char *sim_base(const sim *m, int32_t storage)
 static sw__number sim_get(const unsigned char *p, sw_dtype t, int64_t at)
 {
     sw__number x = {0, 0};
+    if (!p) abort();
     if (sw__dtype_is_float(t)) {
         memcpy(&x.value, p + at * 8, 8);
         return x;
@@ -231,8 +240,8 @@ static void sim_run_kernel(const sim *m, const sw__step *s)
 {
     const sw__kernel *k = s->kernel;
     const size_t n = (size_t)k->n_insts + 1;
-    sim_kernel r = {.k = k, .sum = calloc(n, sizeof *r.sum), .value = calloc(n, sizeof *r.value)};
-    r.known = calloc(n, 1);
+    sim_kernel r = {.k = k, .sum = sim_alloc(n, sizeof *r.sum), .value = sim_alloc(n, sizeof *r.value)};
+    r.known = sim_alloc(n, 1);
     for (int i = 0; i < s->n_in + s->n_out; i++) r.base[i] = sim_base(m, s->refs[i].storage);
     const uint32_t kept = ((1u << k->rank) - 1) & ~k->reduced;
     sim_points(&r, kept, sim_row, 0);
@@ -270,7 +279,7 @@ static sw_status sim_run_op(const sim *m, const sw__step *s)
         unsigned char *at = sim_base(m, r->storage) + r->offset * (int64_t)sim_stored_size((sw_dtype)r->desc.dtype);
         sw__dense_ref(&plain, 0, 0, (sw_dtype)r->desc.dtype, r->desc.rank, r->desc.dim, NULL);
         d[i] = plain.desc;
-        dense[i] = calloc((size_t)sw__dims_product(d[i].dim, d[i].rank) + 1, 8);
+        dense[i] = sim_alloc((size_t)sw__dims_product(d[i].dim, d[i].rank), 8);
         if (i < s->n_in) sim_move(at, dense[i], &r->desc, true);
         bind[i] = (sw__bind){dense[i], 0};
     }
@@ -280,7 +289,7 @@ static sw_status sim_run_op(const sim *m, const sw__step *s)
     void *plan = NULL;
     size_t work = 0;
     sw_status st = ref->op_plan(NULL, &desc, &plan, &work);
-    void *scratch = malloc(work + 1);
+    void *scratch = sim_alloc(work, 1);
     bind[n] = (sw__bind){scratch, 0};
     if (st == SW_OK) st = ref->op_exec(NULL, plan, bind);
     if (plan) ref->op_free(NULL, plan);
@@ -310,26 +319,32 @@ static sw_status sim_run(const sim *m)
 static void sim_init(sim *m, const sw_graph *g, const sw__schedule *s)
 {
     *m = (sim){.g = g, .s = s};
-    m->arena = malloc(s->arena_bytes + 1);
-    m->input = calloc(g->n_inputs + 1u, sizeof *m->input);
-    m->var = calloc(g->n_vars + 1u, sizeof *m->var);
-    m->group = calloc(g->n_groups + 1u, sizeof *m->group);
-    m->constant = calloc(s->n_storages + 1u, sizeof *m->constant);
+    m->arena = sim_alloc(s->arena_bytes, 1);
+    m->input = sim_alloc(g->n_inputs, sizeof *m->input);
+    m->var = sim_alloc(g->n_vars, sizeof *m->var);
+    m->group = sim_alloc(g->n_groups, sizeof *m->group);
+    m->constant = sim_alloc(s->n_storages, sizeof *m->constant);
     for (uint32_t i = 0; i < g->n_inputs; i++)
-        m->input[i] = calloc((size_t)sw__node_elements(&g->nodes[g->inputs[i].node]) + 1, 8);
-    for (uint32_t i = 0; i < g->n_groups; i++) m->group[i] = calloc((size_t)g->groups[i].elements + 1, 8);
+        m->input[i] = sim_alloc((size_t)sw__node_elements(&g->nodes[g->inputs[i].node]), 8);
+    for (uint32_t i = 0; i < g->n_groups; i++) m->group[i] = sim_alloc((size_t)g->groups[i].elements, 8);
     for (uint32_t i = 0; i < g->n_vars; i++) {
         const sw__var *v = &g->vars[i];
         const size_t size = sim_stored_size(v->dtype);
         m->var[i] = v->group >= 0 ? m->group[v->group] + (size_t)v->place * size
-                                  : calloc((size_t)sw__dims_product(v->dim, v->rank) + 1, 8);
+                                  : sim_alloc((size_t)sw__dims_product(v->dim, v->rank), 8);
     }
     for (uint32_t i = 0; i < s->n_storages; i++) {
         const sw__storage *t = &s->storages[i];
         if (t->kind != SW_STORE_CONST) continue;
-        m->constant[i] = calloc((size_t)t->elements + 1, 8);
+        m->constant[i] = sim_alloc((size_t)t->elements, 8);
         sw__convert(m->constant[i], (sw_dtype)t->stored, t->data, (sw_dtype)t->dtype, (size_t)t->elements);
     }
+}
+
+static void sim_fill(unsigned char *to, const double *from, int64_t n)
+{
+    if (!to) abort();
+    memcpy(to, from, (size_t)n * sizeof *from);
 }
 
 static void sim_free(sim *m)

@@ -354,7 +354,7 @@ static int problems;
 static double *filled(int64_t n, uint64_t seed)
 {
     sw__rng r;
-    double *x = calloc((size_t)n + 1, sizeof *x);
+    double *x = sim_alloc((size_t)n, sizeof *x);
     sw__rng_init(&r, seed, 3);
     for (int64_t i = 0; i < n; i++) x[i] = sw__rng_normal(&r);
     return x;
@@ -364,9 +364,9 @@ static sw_status oracle_run(oracle *o, const sw_graph *g, uint64_t seed)
 {
     SW_TRY(sw_device_open("ref", NULL, &o->dev));
     SW_TRY(sw_params_new(o->dev, g, seed, &o->params));
-    o->output = calloc(g->n_outputs + 1u, sizeof *o->output);
-    o->before = calloc(g->n_vars + 1u, sizeof *o->before);
-    o->after = calloc(g->n_vars + 1u, sizeof *o->after);
+    o->output = sim_alloc(g->n_outputs, sizeof *o->output);
+    o->before = sim_alloc(g->n_vars, sizeof *o->before);
+    o->after = sim_alloc(g->n_vars, sizeof *o->after);
     SW_TRY(sw_compile(g, o->dev, &(sw_compile_options){.params = o->params}, &o->program));
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         const int64_t n = sw__node_elements(&g->nodes[g->inputs[i].node]);
@@ -377,14 +377,14 @@ static sw_status oracle_run(oracle *o, const sw_graph *g, uint64_t seed)
     }
     for (uint32_t i = 0; i < g->n_vars; i++) {
         const int64_t n = sw__dims_product(g->vars[i].dim, g->vars[i].rank);
-        o->before[i] = calloc((size_t)n + 1, sizeof(double));
-        o->after[i] = calloc((size_t)n + 1, sizeof(double));
+        o->before[i] = sim_alloc((size_t)n, sizeof(double));
+        o->after[i] = sim_alloc((size_t)n, sizeof(double));
         SW_TRY(sw_params_get(o->params, sw_params_find(o->params, g->vars[i].name), SW_F64, o->before[i], n));
     }
     SW_TRY(sw_program_run(o->program));
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         const int64_t n = sw__node_elements(&g->nodes[g->outputs[i].node]);
-        o->output[i] = calloc((size_t)n + 1, sizeof(double));
+        o->output[i] = sim_alloc((size_t)n, sizeof(double));
         SW_TRY(sw_program_get(o->program, (int)i, SW_F64, o->output[i], n));
     }
     for (uint32_t i = 0; i < g->n_vars; i++)
@@ -457,11 +457,11 @@ static void check_device(uint64_t seed, const sw_graph *g, const oracle *o, cons
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         const int64_t n = sw__node_elements(&g->nodes[g->inputs[i].node]);
         double *x = filled(n, seed + i);
-        memcpy(m.input[i], x, (size_t)n * 8);
+        sim_fill(m.input[i], x, n);
         free(x);
     }
     for (uint32_t i = 0; i < g->n_vars; i++)
-        memcpy(m.var[i], o->before[i], (size_t)sw__dims_product(g->vars[i].dim, g->vars[i].rank) * 8);
+        sim_fill(m.var[i], o->before[i], sw__dims_product(g->vars[i].dim, g->vars[i].rank));
     st = sim_run(&m);
     if (st != SW_OK) {
         fprintf(stderr, "  seed %llu, %s: %s\n", (unsigned long long)seed, d->name, sw_error());

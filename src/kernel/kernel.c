@@ -31,7 +31,8 @@ static int operand_count(const sw__inst *i)
     case SW_K_GATHER: case SW_K_STORE: return 1;
     case SW_K_RANDOM: return i->b < 0 ? 1 : 2;
     case SW_K_CALC:
-        return i->op < SW_OP_COUNT && (sw__op_table[i->op].flags & SW_OPF_PW) ? sw__op_table[i->op].min_in : -1;
+        if (i->op >= SW_OP_COUNT || !(sw__op_table[i->op].flags & SW_OPF_PW)) return -1;
+        return sw__op_table[i->op].min_in;
     case SW_K_REDUCE: return i->op >= SW_OP_REDUCE_SUM && i->op <= SW_OP_REDUCE_PROD ? 1 : -1;
     default: return -1;
     }
@@ -43,7 +44,7 @@ static sw_status check_inst(const sw__kernel *k, int32_t at)
     const int32_t arg[3] = {i->a, i->b, i->c};
     const int n = operand_count(i);
     if (n < 0) return broken(k, at, "the op cannot stand in a kernel");
-    for (int j = 0; j < n; j++) {
+    for (int j = 0; j < 3 && j < n; j++) {
         if (arg[j] < 0 || arg[j] >= at) return broken(k, at, "an operand does not come before its use");
         if (k->inst[arg[j]].kop == SW_K_STORE) return broken(k, at, "an operand is a store");
     }
@@ -76,7 +77,7 @@ static void set_levels(sw__kernel *k)
         const int32_t arg[3] = {i->a, i->b, i->c};
         const int n = operand_count(i);
         if (walks_reduced(k, i)) i->full = 1;
-        for (int m = 0; m < n; m++) {
+        for (int m = 0; m < 3 && m < n; m++) {
             const sw__inst *o = &k->inst[arg[m]];
             const uint8_t after = (uint8_t)(o->phase + (o->kop == SW_K_REDUCE ? 1 : 0));
             if (o->full && i->kop != SW_K_REDUCE) i->full = 1;
@@ -155,6 +156,9 @@ static void canonical(const sw__kernel *k, const sw__inst *i, sw__inst *o)
     if (i->kop == SW_K_RANDOM) o->stream = i->stream;
 }
 
+/* Canonical instructions have zeros wherever nothing was set, padding included. */
+static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
+
 static void set_hash(sw__kernel *k)
 {
     int64_t head[3 + SW_MAX_RANK] = {k->rank, (int64_t)k->reduced, k->n_buffers};
@@ -179,7 +183,7 @@ bool sw__kernel_equal(const sw__kernel *a, const sw__kernel *b)
         sw__inst x, y;
         canonical(a, &a->inst[j], &x);
         canonical(b, &b->inst[j], &y);
-        if (memcmp(&x, &y, sizeof x) != 0) return false;
+        if (!same_bytes(&x, &y, sizeof x)) return false;
     }
     return true;
 }
@@ -271,6 +275,7 @@ static void merge(sw__kernel *k, int x)
 
 void sw__kernel_collapse(sw__kernel *k)
 {
+    if (k->rank < 1 || k->rank > SW_MAX_RANK) return; /* analyse will say so */
     for (int x = k->rank - 1; x >= 0; x--)
         if (droppable(k, x)) remove_axis(k, x);
     for (int x = k->rank - 2; x >= 0; x--)
@@ -324,7 +329,7 @@ static bool loaded_before(const sw__kernel *k, int32_t at)
     for (int32_t j = 0; j < at; j++) {
         if (k->inst[j].kop != k->inst[at].kop || k->inst[j].buffer != k->inst[at].buffer) continue;
         canonical(k, &k->inst[j], &y);
-        if (memcmp(&x, &y, sizeof x) == 0) return true;
+        if (same_bytes(&x, &y, sizeof x)) return true;
     }
     return false;
 }

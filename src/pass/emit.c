@@ -50,11 +50,14 @@ static bool walks_reduced(const emitter *e, const sw__inst *i)
     return false;
 }
 
+/* Instructions are made by blank(), which clears them, padding included. */
+static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
+
 /* Adds an instruction, or finds the one that does the same. */
 static int32_t add(emitter *e, const sw__inst *i)
 {
     for (int32_t j = 0; j < e->n_inst; j++)
-        if (e->inst[j].kop == i->kop && e->inst[j].a == i->a && memcmp(&e->inst[j], i, sizeof *i) == 0) return j;
+        if (e->inst[j].kop == i->kop && e->inst[j].a == i->a && same_bytes(&e->inst[j], i, sizeof *i)) return j;
     if (e->n_inst >= SW_K_MAX_INSTS) {
         e->overflow = true;
         return -1;

@@ -90,8 +90,14 @@ static bool fold_int(uint32_t op, sw_dtype t, int64_t a, int64_t b, int64_t *y)
     case SW_OP_AND: *y = a & b; return true;
     case SW_OP_OR: *y = a | b; return true;
     case SW_OP_XOR: *y = a ^ b; return true;
-    case SW_OP_SHL: *y = (int64_t)(ua << ub); return b >= 0 && b < bits_of(t);
-    case SW_OP_SHR: *y = a >> b; return b >= 0 && b < bits_of(t);
+    case SW_OP_SHL:
+        if (b < 0 || b >= bits_of(t)) return false;
+        *y = (int64_t)(ua << ub);
+        return true;
+    case SW_OP_SHR:
+        if (b < 0 || b >= bits_of(t)) return false;
+        *y = a >> b;
+        return true;
     default: return false; /* pow and the rest: left to the device */
     }
 }
@@ -116,7 +122,7 @@ static bool fold_cast(sw_dtype to, sw_dtype from, sw__number a, sw__number *y)
 {
     if (sw__dtype_is_float(to)) {
         *y = from_float(to, sw__dtype_is_float(from) ? a.value : (double)a.ivalue);
-        return sw__dtype_is_float(from) || (a.ivalue > -(1ll << 53) && a.ivalue < (1ll << 53));
+        return sw__dtype_is_float(from) || (a.ivalue > -(1LL << 53) && a.ivalue < (1LL << 53));
     }
     if (!sw__dtype_is_float(from)) {
         *y = from_int(to, a.ivalue);

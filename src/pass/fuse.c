@@ -234,22 +234,22 @@ static int next_domain_axis(const sw__unit *u, uint32_t axes, int d)
 }
 
 /* Axes of dims that are not 1, in order, matched with the domain's axes whose bits are set; false if they differ. */
-static bool match(const sw__unit *u, uint32_t axes, const sw__node *shape, int8_t axis[SW_MAX_RANK])
+static bool match(const sw__unit *u, uint32_t axes, const sw__node *shape, int16_t axis[SW_MAX_RANK])
 {
     int d = 0;
-    memset(axis, -1, SW_MAX_RANK);
+    memset(axis, -1, SW_MAX_RANK * sizeof *axis);
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == 1) continue;
         d = next_domain_axis(u, axes, d);
         if (d == u->rank || u->dim[d] != shape->dim[i]) return false;
-        axis[i] = (int8_t)d++;
+        axis[i] = (int16_t)d++;
     }
     return next_domain_axis(u, axes, d) == u->rank;
 }
 
 static uint32_t all_axes(const sw__unit *u) { return (1u << u->rank) - 1; }
 
-static uint32_t reduced_axes(const sw__node *n, const int8_t axis[SW_MAX_RANK])
+static uint32_t reduced_axes(const sw__node *n, const int16_t axis[SW_MAX_RANK])
 {
     uint32_t r = 0;
     for (int i = 0; i < n->rank; i++)
@@ -268,7 +268,7 @@ bool sw__may_phase(const sw__unit *u)
 }
 
 /* The leaf is a member, and the node reads it at the very point at which both are computed. */
-static bool same_point(const sw__sched *b, const leaf *l, const int8_t axis[SW_MAX_RANK])
+static bool same_point(const sw__sched *b, const leaf *l, const int16_t axis[SW_MAX_RANK])
 {
     const sw__node *p = &b->g->nodes[l->node];
     if (!l->exact) return false;
@@ -280,7 +280,7 @@ static bool same_point(const sw__sched *b, const leaf *l, const int8_t axis[SW_M
     return true;
 }
 
-typedef struct fit { int8_t axis[SW_MAX_RANK]; uint32_t reduced; uint8_t phase; } fit;
+typedef struct fit { int16_t axis[SW_MAX_RANK]; uint32_t reduced; uint8_t phase; } fit;
 
 /* Does the node's domain suit the group: as a reduction, at every point, or one value a row? */
 static bool domain_fits(const sw__sched *b, const sw__unit *u, const sw__node *n, fit *out, bool *full)
@@ -336,7 +336,7 @@ static sw_status join(sw__sched *b, uint32_t at, uint32_t node, const leaves *in
     u->reduced = how->reduced;
     u->n_store += f->must[node];
     u->cost += sw__op_weight(b->g->nodes[node].op);
-    memcpy(f->axis[node], how->axis, SW_MAX_RANK);
+    memcpy(f->axis[node], how->axis, sizeof how->axis);
     f->phase[node] = how->phase;
     for (uint32_t i = 0; i < in->n; i++) add_leaf(b, at, &in->at[i]);
     f->unit_of[node] = at + 1;
@@ -350,14 +350,14 @@ static sw_status start_group(sw__sched *b, uint32_t node, const leaves *in)
     const sw__node *shape = sw__is_reduce(n) ? &b->g->nodes[n->in[0]] : n;
     fit how = {.reduced = 0};
     uint32_t at;
-    int8_t *axis = how.axis;
+    int16_t *axis = how.axis;
     SW_TRY(new_unit(b->fuse, node, true, &at));
     sw__unit *u = &b->fuse->unit[at];
-    memset(axis, -1, SW_MAX_RANK);
+    memset(axis, -1, SW_MAX_RANK * sizeof *axis);
     u->points = 1;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == 1) continue;
-        axis[i] = (int8_t)u->rank;
+        axis[i] = (int16_t)u->rank;
         u->dim[u->rank++] = shape->dim[i];
         u->points *= shape->dim[i];
     }

@@ -34,7 +34,7 @@ typedef struct sw__fuse {
     /* by node */
     bool *must;                   /* has to lie in memory, whoever computes it */
     uint32_t *unit_of;            /* + 1; 0: none */
-    int8_t (*axis)[SW_MAX_RANK];  /* members: the domain's axis behind each axis (of a reduction: its input's), or -1 */
+    int16_t (*axis)[SW_MAX_RANK]; /* members: the domain's axis behind each axis (of a reduction: its input's), or -1 */
     uint8_t *phase;
     uint8_t *cost;                /* inline: operations in its tree */
     uint8_t *n_leaf;              /* inline: values that it reads from memory */

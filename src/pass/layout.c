@@ -50,7 +50,7 @@ static void through_permute(sw__node *n, const sw__node *x)
 /* A reshape that inserts or removes axes of size 1 keeps the others in their order; all else is row-major. */
 static void through_reshape(sw__node *n, const sw__node *x)
 {
-    uint8_t from[SW_MAX_RANK], to[SW_MAX_RANK], axis[SW_MAX_RANK] = {0};
+    uint8_t from[SW_MAX_RANK] = {0}, to[SW_MAX_RANK] = {0}, axis[SW_MAX_RANK] = {0};
     int a = 0, b = 0, k = 0;
     for (int i = 0; i < x->rank; i++)
         if (x->dim[i] != 1) from[a++] = (uint8_t)i;
@@ -87,7 +87,7 @@ static void by_majority(const layout *l, sw__node *n, int64_t *weight)
 static void set_order(const layout *l, uint32_t id)
 {
     sw__node *n = &l->g->nodes[id];
-    const sw__node *x = n->n_in ? &l->g->nodes[n->in[0]] : NULL;
+    const sw__node *x = &l->g->nodes[n->n_in ? n->in[0] : 0];
     int64_t *w = &l->weight[id];
     memcpy(n->order, identity, sizeof identity);
     *w = sw__node_elements(n);

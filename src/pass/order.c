@@ -99,6 +99,7 @@ static bool reaches(orderer *o, uint32_t from, uint32_t to)
 {
     uint32_t n = 0;
     o->stamp++;
+    if (!o->links) return from == to;
     o->stack[n++] = from;
     o->mark[from] = o->stamp;
     while (n) {
@@ -310,7 +311,7 @@ static sw_status sort_steps(sorter *t, const orderer *o, ready *r)
         const uint32_t at = choose(t, r), step = r->step[at];
         r->step[at] = r->step[--r->n];
         run_step(t, step);
-        for (uint32_t l = o->head[step]; l; l = o->next[l - 1])
+        for (uint32_t l = o->links ? o->head[step] : 0; l; l = o->next[l - 1])
             if (--t->waits[o->links[l - 1].to] == 0) r->step[r->n++] = o->links[l - 1].to;
     }
     if (t->n < n) return sw__fail(SW_ERR_UNSUPPORTED, "the schedule has a cycle (%u of %u steps could be ordered)",

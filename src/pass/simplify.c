@@ -30,12 +30,15 @@ static uint64_t hash_node(const sw__node *n, const sw_t *in)
     return XXH64(&n->attr, sizeof n->attr, h);
 }
 
+/* Attributes are made from zeroed unions. */
+static bool same_bytes(const void *a, const void *b, size_t n) { return memcmp(a, b, n) == 0; }
+
 static bool same_node(const sw__node *x, const sw__node *n, const sw_t *in)
 {
     if (x->op != n->op || x->dtype != n->dtype || x->n_in != n->n_in || !sw__same_shape(x, n)) return false;
     for (uint32_t i = 0; i < n->n_in; i++)
         if (x->in[i] != in[i].id) return false;
-    return memcmp(&x->attr, &n->attr, sizeof n->attr) == 0;
+    return same_bytes(&x->attr, &n->attr, sizeof n->attr);
 }
 
 static bool shareable(const sw__node *n)
@@ -361,7 +364,8 @@ static sw_t rule_reduce(simplifier *s, const sw__node *n, const sw_t *in)
     if (x->op == SW_OP_CONST && sw__node_elements(x) > 0 && (n->op == SW_OP_REDUCE_MAX || n->op == SW_OP_REDUCE_MIN))
         return constant(s, n, number(in[0]));
     if (x->op == SW_OP_CONST && n->op == SW_OP_REDUCE_SUM && is_float(n) && sw__node_elements(n) > 0) {
-        const double count = (double)(sw__node_elements(x) / sw__node_elements(n));
+        const int64_t times = sw__node_elements(x) / sw__node_elements(n);
+        const double count = (double)times;
         const sw__number two[2] = {number(in[0]), {count, (int64_t)count}};
         sw__number y;
         if (count > 0 && count < 16777216.0 && sw__fold(SW_OP_MUL, (sw_dtype)n->dtype, (sw_dtype)n->dtype, two, &y))
@@ -428,6 +432,8 @@ static sw_t simplified(simplifier *s, const sw__node *n, const sw_t *given)
     sw_t sorted[2];
     const sw_t *in = given;
     if (s->st != SW_OK || s->out->status != SW_OK) return none;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (!given[i].graph || given[i].id == 0) return none;
     if ((sw__op_table[n->op].flags & SW_OPF_COMM) && n->n_in == 2 && in[0].id > in[1].id) {
         sorted[0] = in[1];
         sorted[1] = in[0];
@@ -451,8 +457,7 @@ static sw_t rewrite(simplifier *s, const sw_graph *g, uint32_t id, const sw_t *m
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = map[n->in[i]];
     const uint32_t before = s->out->n_nodes;
     const sw_t t = simplified(s, n, in);
-    if (sw_valid(t) && t.id >= before && n->name && !node(t)->name)
-        return sw_named(t, n->name);
+    if (sw_valid(t) && t.id >= before && n->name && !s->out->nodes[t.id].name) return sw_named(t, n->name);
     return t;
 }
 
