@@ -1,7 +1,7 @@
 /* ops.c: times each whole op of the reference networks' training steps (bench models mlp, lenet, resnet18) on the CPU
  * backend: forward and both gradients, with GFLOP/s and the implementation that was chosen.
- * Usage: ops [threads [network[/layer] [seconds per op]]]. Minimum over the repetitions, since machines are shared; with one
- * thread its CPU time is taken, so that neighbours on the core do not count. */
+ * Usage: ops [threads [network[/layer] [seconds per op]]]. Minimum over the repetitions, since machines are shared;
+ * with one thread its CPU time is taken, so that neighbours on the core do not count. */
 #include "backend/backend.h"
 
 #include <stdio.h>
@@ -12,7 +12,12 @@ extern const sw__backend sw__backend_cpu;
 static const sw__backend *const be = &sw__backend_cpu;
 static double seconds = 0.2, total_ms;
 
-typedef struct layer { const char *net, *name; int kind; int64_t n, c, o, size, kernel, stride, pad; int count, first; } layer;
+typedef struct layer {
+    const char *net, *name;
+    int kind;
+    int64_t n, c, o, size, kernel, stride, pad;
+    int count, first;
+} layer;
 enum { LINEAR, CONV, MAXPOOL, AVGPOOL };
 
 /* Convolutions of square images; linear: n rows, c -> o. first: no gradient with respect to the input is wanted. */
@@ -198,7 +203,7 @@ int main(int argc, char **argv)
 {
     const char *const net = argc > 2 ? argv[2] : "all";
     if (argc > 3) seconds = atof(argv[3]);
-    void *dev;
+    void *dev = NULL;
     sw_device_properties p;
     const sw_device_options o = {.threads = argc > 1 ? atoi(argv[1]) : 0};
     if (be->properties(0, &p) != SW_OK || be->open(0, &o, &dev) != SW_OK) fail("device");

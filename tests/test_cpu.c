@@ -13,7 +13,7 @@
 extern const sw__backend sw__backend_cpu;
 static const sw__backend *const be = &sw__backend_cpu;
 
-/* ---- tensors --------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 /* v: values, row-major; desc: how they lie in `data`. */
 typedef struct tensor {
@@ -109,7 +109,7 @@ static void drop(tensor *t)
     free(t->v);
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void *dev;
 static int dev_threads;
@@ -151,7 +151,8 @@ static void describe(const char *what, tensor *const *in, int n_in, const tensor
         const sw__desc *const d = i < n_in ? &in[i]->desc : &out->desc;
         n += snprintf(line + n, sizeof line - (size_t)n, " (");
         for (int k = 0; k < d->rank; k++)
-            n += snprintf(line + n, sizeof line - (size_t)n, "%lld*%lld ", (long long)d->dim[k], (long long)d->stride[k]);
+            n += snprintf(line + n, sizeof line - (size_t)n, "%lld*%lld ", (long long)d->dim[k],
+                          (long long)d->stride[k]);
         n += snprintf(line + n, sizeof line - (size_t)n, ")");
     }
     print_error("%s\n", line);
@@ -205,7 +206,7 @@ static double tolerance_of(sw_dtype t)
     return t == SW_F64 ? 1e-13 : t == SW_F32 ? 3e-5 : t == SW_F16 ? 2e-3 : 1.6e-2;
 }
 
-/* ---- matmul ---------------------------------------------------------------------------------------------------------- */
+/* ---- matmul ------------------------------------------------------------------------------------------------------ */
 
 static void matmul_values(const tensor *a, const tensor *b, const tensor *bias, bool relu, tensor *c)
 {
@@ -242,7 +243,8 @@ static void one_matmul(sw_dtype t, int64_t batch, int64_t m, int64_t n, int64_t 
 static void matmuls(void)
 {
     static const int64_t shapes[][4] = {
-        {0, 1, 1, 1},  {0, 4, 5, 6},   {0, 64, 10, 84}, {0, 120, 400, 64}, {0, 1, 33, 17}, {0, 33, 1, 17}, {0, 17, 9, 1},
+        {0, 1, 1, 1},  {0, 4, 5, 6},   {0, 64, 10, 84}, {0, 120, 400, 64}, {0, 1, 33, 17}, {0, 33, 1, 17},
+        {0, 17, 9, 1}, 
         {0, 64, 84, 120}, {0, 7, 100, 300}, {0, 0, 3, 2}, {0, 3, 0, 2},    {0, 3, 4, 0},   {3, 5, 6, 7},   {2, 1, 8, 4},
         {1, 9, 3, 5},  {4, 16, 16, 16}, {0, 10, 129, 65}, {0, 200, 70, 50}};
     for (size_t i = 0; i < SW_COUNT(shapes); i++)
@@ -257,7 +259,7 @@ static void matmuls(void)
         }
 }
 
-/* One right side for all of a batch, as a linear layer over [B, T, C] has it; and a batch of right sides for one left. */
+/* One right side for all of a batch, as a linear layer over [B, T, C] has it; and right sides in turn for one left. */
 static void broadcast_matmuls(void)
 {
     const int64_t ad[3] = {3, 4, 5}, bd[3] = {3, 5, 6}, cd[3] = {3, 4, 6};
@@ -305,7 +307,7 @@ static void relu_of_nan(void)
     drop(&c);
 }
 
-/* ---- convolution ----------------------------------------------------------------------------------------------------- */
+/* ---- convolution ------------------------------------------------------------------------------------------------- */
 
 typedef struct conv_case {
     int nd;
@@ -315,7 +317,8 @@ typedef struct conv_case {
 /* The three tensors by the definition; `to` says which one is computed from the other two: 0 y, 1 x, 2 w. */
 static void conv_values(const conv_case *q, tensor *x, tensor *w, const tensor *bias, bool relu, tensor *y, int to)
 {
-    int64_t xd[3] = {1, 1, 1}, kd[3] = {1, 1, 1}, yd[3] = {1, 1, 1}, s[3] = {1, 1, 1}, p[3] = {0, 0, 0}, dl[3] = {1, 1, 1};
+    int64_t xd[3] = {1, 1, 1}, kd[3] = {1, 1, 1}, yd[3] = {1, 1, 1};
+    int64_t s[3] = {1, 1, 1}, p[3] = {0, 0, 0}, dl[3] = {1, 1, 1};
     for (int i = 0; i < q->nd; i++) {
         xd[i] = q->x[i];
         kd[i] = q->k[i];
@@ -328,7 +331,8 @@ static void conv_values(const conv_case *q, tensor *x, tensor *w, const tensor *
     for (int64_t e = 0; e < result->n; e++) result->v[e] = 0;
     const int64_t cg = q->c / q->groups, og = q->o / q->groups, ks = kd[0] * kd[1] * kd[2], ys = yd[0] * yd[1] * yd[2];
     for (int64_t e = 0; e < y->n; e++) {
-        const int64_t o = e / ys % q->o, n = e / (ys * q->o), at[3] = {e % ys / (yd[1] * yd[2]), e / yd[2] % yd[1], e % yd[2]};
+        const int64_t o = e / ys % q->o, n = e / (ys * q->o);
+        const int64_t at[3] = {e % ys / (yd[1] * yd[2]), e / yd[2] % yd[1], e % yd[2]};
         for (int64_t f = 0; f < cg * ks; f++) {
             const int64_t c = f / ks, k[3] = {f % ks / (kd[1] * kd[2]), f / kd[2] % kd[1], f % kd[2]};
             int64_t i[3];
@@ -435,7 +439,7 @@ static void convolutions(void)
     }
 }
 
-/* ---- pooling --------------------------------------------------------------------------------------------------------- */
+/* ---- pooling ----------------------------------------------------------------------------------------------------- */
 
 typedef struct pool_case {
     int nd;
@@ -514,7 +518,8 @@ static void one_pool(const pool_case *q, bool max, bool include_pad, sw_dtype t,
     tensor dx = shaped(t, r, xd, layout);
     memcpy(attr.pool.dim, xd, sizeof xd);
     pool_values(q, max, include_pad, &x, &y, &dy, &dx);
-    if (max) check("max_pool_grad", SW_OP_MAX_POOL_GRAD, &attr, (tensor *const[]){&x, &y, &dy}, 3, &dx, tolerance_of(t));
+    if (max)
+        check("max_pool_grad", SW_OP_MAX_POOL_GRAD, &attr, (tensor *const[]){&x, &y, &dy}, 3, &dx, tolerance_of(t));
     else check("avg_pool_grad", SW_OP_AVG_POOL_GRAD, &attr, (tensor *const[]){&dy}, 1, &dx, tolerance_of(t));
     drop(&x);
     drop(&y);
@@ -540,7 +545,7 @@ static void pools(void)
             }
 }
 
-/* ---- order ----------------------------------------------------------------------------------------------------------- */
+/* ---- order ------------------------------------------------------------------------------------------------------- */
 
 static const sw_dtype types[] = {SW_F32, SW_F64, SW_F16, SW_BF16, SW_I32, SW_I64, SW_U8, SW_BOOL, SW_U32};
 
@@ -622,9 +627,10 @@ static void orders(void)
                 one_order(types[t], dims[i], axis, (int)(t + i) % LAYOUTS, (t + (size_t)axis) % 2 == 1);
 }
 
-/* ---- index ----------------------------------------------------------------------------------------------------------- */
+/* ---- index ------------------------------------------------------------------------------------------------------- */
 
-static void one_scatter(sw__op op, sw_dtype t, sw_dtype index_type, const int64_t dim[3], int axis, int64_t n, int layout)
+static void one_scatter(sw__op op, sw_dtype t, sw_dtype index_type, const int64_t dim[3], int axis, int64_t n,
+                        int layout)
 {
     int64_t sd[3] = {dim[0], dim[1], dim[2]};
     sd[axis] = n;
@@ -701,7 +707,7 @@ static void embedding_grads(void)
         }
 }
 
-/* ---- errors ---------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static void index_out_of_range(void)
 {

@@ -5,8 +5,8 @@
 
 #include "backend/cpu/cpu.h"
 
-/* Always with three spatial axes; missing ones come first and have size 1. Strides in elements. For gradients x, w, y name
- * the gradients where they are results. */
+/* Always with three spatial axes; missing ones come first and have size 1. Strides in elements. For gradients x, w, y
+ * name the gradients where they are results. */
 typedef struct sw__conv {
     sw__dnn_direction direction;
     int64_t n, groups, c, o;           /* images; groups; channels in and out of one group */

@@ -98,7 +98,8 @@ static int64_t spatial(const int64_t *strides, int64_t a, int64_t b, int64_t c)
             for (int64_t n = 0; n < c->n; n++) {                                                                       \
                 const T *const from = x + n * c->xs[0] + (g * c->c + i) * c->xs[1];                                    \
                 const T *const dy = y + n * c->ys[0] + out * c->ys[1];                                                 \
-                FOR_ROWS(c, t, for (int64_t e = 0; e < count; e++) sum += (double)from[xi + e * sx] * (double)dy[yi + e * sy];) \
+                FOR_ROWS(c, t, for (int64_t e = 0; e < count; e++) sum +=                                              \
+                                   (double)from[xi + e * sx] * (double)dy[yi + e * sy];)                               \
             }                                                                                                          \
             w[out * c->ws[0] + i * c->ws[1] + spatial(c->ws, t.at[0], t.at[1], t.at[2])] = (T)sum;                     \
         }                                                                                                              \

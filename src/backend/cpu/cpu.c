@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
-/* ---- what the machine is --------------------------------------------------------------------------------------------- */
+/* ---- what the machine is ----------------------------------------------------------------------------------------- */
 
 #define MAX_THREADS 1024
 
@@ -83,7 +83,7 @@ static sw_status cpu_properties(int index, sw_device_properties *p)
     return SW_OK;
 }
 
-/* ---- device ---------------------------------------------------------------------------------------------------------- */
+/* ---- device ------------------------------------------------------------------------------------------------------ */
 
 /* A thread that lives until the gate opens. */
 static void *wait_at(void *gate)
@@ -93,8 +93,8 @@ static void *wait_at(void *gate)
     return NULL;
 }
 
-/* libgomp ends the process if it cannot start a thread. So they are started once by hand, all alive at the same time: what
- * the system refuses is an error here. Afterwards libgomp makes its own, which stay. */
+/* libgomp ends the process if it cannot start a thread. So they are started once by hand, all alive at the same time:
+ * what the system refuses is an error here. Afterwards libgomp makes its own, which stay. */
 static sw_status try_threads(int n)
 {
     if (n <= 1) return SW_OK;
@@ -160,7 +160,7 @@ static const sw__traits *cpu_traits(void *dev)
     return &((sw__cpu *)dev)->traits;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -170,7 +170,7 @@ typedef struct buffer {
 } buffer;
 
 /* calloc, not malloc and memset: a large block comes as untouched pages, so that zeroing costs nothing and each page
- * first belongs to the thread that writes it. Huge pages where the system leaves the choice: fewer faults and TLB misses. */
+ * first belongs to the thread that writes it. Huge pages where the system leaves the choice: fewer page faults. */
 static sw_status cpu_alloc(void *dev, size_t bytes, void **out)
 {
     (void)dev;
@@ -237,7 +237,7 @@ static void *bound(const sw__bind *b)
     return b->buffer != NULL ? (void *)(((buffer *)b->buffer)->data + b->offset) : nothing;
 }
 
-/* ---- kernels --------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 typedef struct built {
     sw__tile_program *program;
@@ -278,7 +278,7 @@ static sw_status cpu_kernel_launch(void *dev, void *kernel, const sw__bind *bind
     return sw__tile_run(b->program, ptr, b->workspace > 0 ? bound(&bind[b->n_buffers]) : NULL);
 }
 
-/* ---- whole ops ------------------------------------------------------------------------------------------------------- */
+/* ---- whole ops --------------------------------------------------------------------------------------------------- */
 
 static bool cpu_op_accepts(void *dev, const sw__op_desc *d, int i)
 {
@@ -323,7 +323,7 @@ static sw_status plan_named(sw__cpu_plan *p)
 
 static sw_status cpu_op_plan(void *dev, const sw__op_desc *d, void **out, size_t *workspace)
 {
-    if (d->op >= SW_OP_COUNT || sw__cpu_ops[d->op].plan == NULL || d->n_in + d->n_out > SW__CPU_MAX_REFS)
+    if (sw__cpu_ops[d->op].plan == NULL || d->n_in + d->n_out > SW__CPU_MAX_REFS)
         return sw__fail(SW_ERR_UNSUPPORTED, "cpu: %s is not taken whole", sw__op_table[d->op].name);
     sw__cpu_plan *const p = sw__calloc(1, sizeof *p);
     if (p == NULL) return sw__no_memory(sizeof *p, "a planned op");
@@ -387,7 +387,7 @@ const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
     [SW_OP_EMBEDDING_GRAD] = {NULL, sw__cpu_embedding_grad_plan, false},
 };
 
-/* ---- the table ------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 extern const sw__backend sw__backend_cpu;
 const sw__backend sw__backend_cpu = {

@@ -45,7 +45,7 @@ typedef struct sw__cpu_op {
 /* plan is NULL for ops that the CPU backend does not take whole. */
 extern const sw__cpu_op sw__cpu_ops[SW_OP_COUNT];
 
-/* ---- helpers over descriptors (cpu_desc.c) --------------------------------------------------------------------------- */
+/* ---- helpers over descriptors (cpu_desc.c) ----------------------------------------------------------------------- */
 
 int64_t sw__cpu_elements(const sw__desc *d);
 sw__desc sw__cpu_dense(sw_dtype t, int rank, const int64_t *dim);           /* row-major */
@@ -83,7 +83,7 @@ static inline size_t sw__cpu_align(size_t bytes)
 /* All elements lie side by side, in whatever order of the axes. */
 bool sw__cpu_packed(const sw__desc *d);
 
-/* ---- ops ----------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 bool sw__cpu_matmul_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
 sw_status sw__cpu_matmul_plan(sw__cpu_plan *p);

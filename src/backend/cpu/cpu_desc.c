@@ -80,7 +80,7 @@ void sw__cpu_shapes_text(const sw__op_desc *d, char *buf, size_t size)
     }
 }
 
-/* ---- copies ---------------------------------------------------------------------------------------------------------- */
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 typedef struct walk {
     int rank;
@@ -205,7 +205,7 @@ void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const v
     }
 }
 
-/* ---- relu ------------------------------------------------------------------------------------------------------------ */
+/* ---- relu -------------------------------------------------------------------------------------------------------- */
 
 /* One dense run or, for strided tensors, runs along the axis of the smallest stride. */
 void sw__cpu_relu(sw__simd level, float *y, const sw__desc *d, int threads)

@@ -15,6 +15,8 @@ typedef struct conv_shape {
     bool narrow;
 } conv_shape;
 
+#define DIRECT dnnl_convolution_direct
+
 #if DNNL_VERSION_MAJOR >= 3 /* a memory descriptor is a handle, a primitive descriptor is made in one call */
 typedef const_dnnl_memory_desc_t md_ref;
 typedef struct md { dnnl_memory_desc_t v; } md;
@@ -49,14 +51,14 @@ static dnnl_status_t conv_pd_first(dnnl_primitive_desc_t *pd, dnnl_engine_t e, d
 {
     switch (s->direction) {
     case SW_DNN_GRAD_X:
-        return dnn->dnnl_convolution_backward_data_primitive_desc_create(pd, e, dnnl_convolution_direct, x, w, y, s->stride,
+        return dnn->dnnl_convolution_backward_data_primitive_desc_create(pd, e, DIRECT, x, w, y, s->stride,
                                                                     s->dilate, s->pad_lo, s->pad_hi, hint, attr);
     case SW_DNN_GRAD_W:
         return dnn->dnnl_convolution_backward_weights_primitive_desc_create(
-            pd, e, dnnl_convolution_direct, x, w, NULL, y, s->stride, s->dilate, s->pad_lo, s->pad_hi, hint, attr);
+            pd, e, DIRECT, x, w, NULL, y, s->stride, s->dilate, s->pad_lo, s->pad_hi, hint, attr);
     case SW_DNN_FORWARD:
     default:
-        return dnn->dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training, dnnl_convolution_direct, x,
+        return dnn->dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training, DIRECT, x,
                                                               w, bias, y, s->stride, s->dilate, s->pad_lo, s->pad_hi,
                                                               attr);
     }
@@ -103,19 +105,19 @@ static dnnl_status_t matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dnnl_
     return s == dnnl_success ? dnn->dnnl_primitive_desc_create(pd, &d, attr, e, NULL) : s;
 }
 
-static dnnl_status_t conv_descriptor_of(dnnl_convolution_desc_t *d, const conv_shape *s, md_ref x, md_ref w, md_ref bias,
-                                        md_ref y)
+static dnnl_status_t conv_descriptor_of(dnnl_convolution_desc_t *d, const conv_shape *s, md_ref x, md_ref w,
+                                        md_ref bias, md_ref y)
 {
     switch (s->direction) {
     case SW_DNN_GRAD_X:
-        return dnn->dnnl_dilated_convolution_backward_data_desc_init(d, dnnl_convolution_direct, x, w, y, s->stride,
+        return dnn->dnnl_dilated_convolution_backward_data_desc_init(d, DIRECT, x, w, y, s->stride,
                                                                 s->dilate, s->pad_lo, s->pad_hi);
     case SW_DNN_GRAD_W:
-        return dnn->dnnl_dilated_convolution_backward_weights_desc_init(d, dnnl_convolution_direct, x, w, NULL, y, s->stride,
+        return dnn->dnnl_dilated_convolution_backward_weights_desc_init(d, DIRECT, x, w, NULL, y, s->stride,
                                                                    s->dilate, s->pad_lo, s->pad_hi);
     case SW_DNN_FORWARD:
     default:
-        return dnn->dnnl_dilated_convolution_forward_desc_init(d, dnnl_forward_training, dnnl_convolution_direct, x, w, bias,
+        return dnn->dnnl_dilated_convolution_forward_desc_init(d, dnnl_forward_training, DIRECT, x, w, bias,
                                                           y, s->stride, s->dilate, s->pad_lo, s->pad_hi);
     }
 }
@@ -207,7 +209,7 @@ sw_status sw__dnn_version(char *buf, size_t size)
 #define MAX_OPERANDS 4
 #define WORKSPACE_ALIGN 64
 
-/* `user` is the tensor as it lies in memory; `prim`, where it differs, is what the primitive reads or writes instead. */
+/* `user` is the tensor as it lies in memory; prim_mem, where it differs, what the primitive reads or writes instead. */
 typedef struct operand {
     int arg, slot;
     bool result;
@@ -235,8 +237,8 @@ static size_t align_up(size_t bytes)
     return (bytes + WORKSPACE_ALIGN - 1) & ~(size_t)(WORKSPACE_ALIGN - 1);
 }
 
-/* A tensor as oneDNN is to see it: from its strides, or with the format left open. `groups` > 0 splits the first axis of
- * a weight. */
+/* A tensor as oneDNN is to see it: from its strides, or with the format left open. `groups` > 0 splits the first axis
+ * of a weight. */
 static dnnl_status_t describe(md *m, const sw__desc *d, bool any, int64_t groups)
 {
     dnnl_dims_t dim, stride;
@@ -321,7 +323,8 @@ static void make_args(sw__dnn_job *j)
         o->reorder_args[0] = (dnnl_exec_arg_t){DNNL_ARG_FROM, o->result ? o->prim_mem : o->user_mem};
         o->reorder_args[1] = (dnnl_exec_arg_t){DNNL_ARG_TO, o->result ? o->user_mem : o->prim_mem};
         o->n_reorder_args = 2;
-        if (j->scratch != NULL) o->reorder_args[o->n_reorder_args++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, j->scratch};
+        if (j->scratch != NULL)
+            o->reorder_args[o->n_reorder_args++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, j->scratch};
     }
     if (j->scratch != NULL) j->args[j->n_args++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, j->scratch};
 }
@@ -434,7 +437,8 @@ static sw_status conv_operands(sw__dnn_job *j, sw__dnn_direction dir, int64_t gr
 /* What the primitive is offered. */
 static dnnl_status_t offer(const sw__dnn_operand *o, int64_t groups, md *m)
 {
-    return describe(m, o->format == SW_DNN_GIVEN ? &o->want : &o->desc, o->format == SW_DNN_ANY, groups > 1 ? groups : 0);
+    const sw__desc *const d = o->format == SW_DNN_GIVEN ? &o->want : &o->desc;
+    return describe(m, d, o->format == SW_DNN_ANY, groups > 1 ? groups : 0);
 }
 
 static bool named(dnnl_primitive_desc_t pd, const char *start)

@@ -44,8 +44,8 @@ static void load(void)
     SW_DNN_FUNCTIONS(FIND)
 #undef FIND
     if (!*failure && library.dnnl_version()->major != DNNL_VERSION_MAJOR)
-        snprintf(failure, sizeof failure, "libdnnl is oneDNN %d, but swoop was built for %d", library.dnnl_version()->major,
-                 DNNL_VERSION_MAJOR);
+        snprintf(failure, sizeof failure, "libdnnl is oneDNN %d, but swoop was built for %d",
+                 library.dnnl_version()->major, DNNL_VERSION_MAJOR);
 }
 
 sw_status sw__dnn_load(const sw__dnn_library **out)

@@ -17,7 +17,7 @@ typedef struct sw__gemm {
 void sw__gemm_loops(const sw__gemm *g, sw_dtype t, const void *a, const void *b, const void *bias, void *c,
                     int threads);
 
-/* ---- tiles ----------------------------------------------------------------------------------------------------------- */
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
 
 /* `rows` x `cols` of c (+)= sum over runs i and k < run of a[a_run[i] + r * ra + k * ka] * b[b_run[i] + k * kb + j].
  * ra or ka is 1. b has full vectors to read past cols, unless `narrow`. */
@@ -48,11 +48,11 @@ SW__SIMD_DECLARE(void, sw__transpose,
 SW__SIMD_DECLARE(void, sw__copy_rows,
                  (const float *from, int64_t ld_from, int64_t count, int n, float *to, int width));
 
-/* ---- blocked products ------------------------------------------------------------------------------------------------ */
+/* ---- blocked products -------------------------------------------------------------------------------------------- */
 
 /* c[m][n] (row stride cm) = relu(bias[n] + a b), where a and b are given by functions that copy a part of them into the
- * order in which tiles read: to[k * rows + r] and to[k * width + j], with zeros from cols to width. k is cut into blocks of
- * kc; a sum runs over them in order, whatever the number of threads. */
+ * order in which tiles read: to[k * rows + r] and to[k * width + j], with zeros from cols to width. k is cut into
+ * blocks of kc; a sum runs over them in order, whatever the number of threads. */
 typedef struct sw__blocked {
     int64_t m, n, k, kc;
     void (*pack_a)(const void *ctx, int64_t m0, int rows, int64_t k0, int64_t count, float *to);

@@ -1,4 +1,4 @@
-/* gemm_blocked.c: matrix products by blocks that fit the caches, over the tiles of gemm_simd.c; see sw__blocked in gemm.h.
+/* gemm_blocked.c: matrix products by blocks that fit the caches, over the tiles of gemm_simd.c; see gemm.h.
  * The scheme of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
@@ -88,7 +88,7 @@ void sw__blocked_run(const sw__blocked *g, sw__simd level, int threads, const fl
     }
 }
 
-/* ---- products of strided matrices ------------------------------------------------------------------------------------ */
+/* ---- products of strided matrices -------------------------------------------------------------------------------- */
 
 typedef struct matrices {
     const float *a, *b;

@@ -1,6 +1,6 @@
 /* gemm_simd.c: the tile that all own matrix products and convolutions are made of, see sw__tile in gemm.h.
  * Compiled once per instruction set. Called by gemm_blocked.c and conv_small.c.
- * A tile's sums stay in registers; every count is a compile-time constant of one of the functions in the tables below. */
+ * A tile's sums stay in registers; every count is a compile-time constant of a function in the tables below. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd_vec.h"
 
@@ -90,7 +90,7 @@ void SW__SIMD_NAME(sw__tile_run)(const sw__tile *t)
 }
 #endif
 
-/* ---- transposing ----------------------------------------------------------------------------------------------------- */
+/* ---- transposing ------------------------------------------------------------------------------------------------- */
 
 #if SW_SIMD_LEVEL >= 1
 /* Eight rows of eight. */

@@ -11,7 +11,7 @@ typedef struct conv {
     sw__dnn_job *job;
 } conv;
 
-/* ---- what is to be computed ------------------------------------------------------------------------------------------ */
+/* ---- what is to be computed -------------------------------------------------------------------------------------- */
 
 static const struct { uint16_t op; int8_t direction, x, w, y; } roles[] = {
     {SW_OP_CONV, SW_DNN_FORWARD, 0, 1, -1}, /* -1: the output */
@@ -61,7 +61,7 @@ static void describe(const sw__cpu_plan *p, conv *s)
     c->relu = p->d.op == SW_OP_CONV && a->conv.act == SW_ACT_RELU;
 }
 
-/* ---- layouts --------------------------------------------------------------------------------------------------------- */
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
 static bool channels_last(const sw__desc *d)
 {
@@ -85,11 +85,11 @@ bool sw__cpu_conv_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
     return channels_last(t) || dense(t);
 }
 
-/* ---- oneDNN ---------------------------------------------------------------------------------------------------------- */
+/* ---- oneDNN ------------------------------------------------------------------------------------------------------ */
 
 /* The primitive works channels last: fast for all sizes, where plain NCHW and, for few channels, "any" end in slow
- * paths. Strides of axes of size 1 mean nothing, but oneDNN compares them with those of its formats: so an image that is
- * channels last is described by the exact strides. */
+ * paths. Strides of axes of size 1 mean nothing, but oneDNN compares them with those of its formats: so an image that
+ * is channels last is described by the exact strides. */
 static sw__dnn_operand image(const sw__desc *d, int slot)
 {
     sw__dnn_operand o = {.desc = *d, .slot = slot, .format = SW_DNN_GIVEN};
@@ -111,7 +111,7 @@ static sw_status plan_dnn(sw__cpu_plan *p, conv *s)
         bias.desc.stride[0] = 1;
     }
     const bool narrow = c->y[2] <= 4 && c->c >= 64;
-    SW_TRY(sw__dnn_conv(p->cpu->dnn, s->c.direction, &p->attr, narrow, &x, &w, s->bias >= 0 ? &bias : NULL, &y, &s->job));
+    SW_TRY(sw__dnn_conv(p->cpu->dnn, c->direction, &p->attr, narrow, &x, &w, s->bias >= 0 ? &bias : NULL, &y, &s->job));
     p->workspace = sw__dnn_workspace(s->job);
     snprintf(p->note, sizeof p->note, "%s", sw__dnn_note(s->job));
     return SW_OK;
@@ -125,7 +125,7 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
     return SW_OK;
 }
 
-/* ---- plan ------------------------------------------------------------------------------------------------------------ */
+/* ---- plan -------------------------------------------------------------------------------------------------------- */
 
 static sw_status exec_loops(sw__cpu_plan *p, void *const *ptr)
 {

@@ -1,12 +1,12 @@
 /* op_half.c: ops on f16 and bf16 tensors as the same op on f32 copies in the workspace, rounded at the end.
- * A plan around a plan. Called by cpu.c for the ops of arithmetic; ops that only order or move take halves themselves. */
+ * A plan around a plan. Called by cpu.c for ops of arithmetic; those that only order or move take halves themselves. */
 #include "backend/cpu/cpu.h"
 
 #include <stdio.h>
 
 typedef struct half {
     sw__cpu_plan *inner;
-    size_t at[SW__CPU_MAX_REFS];  /* f32 copy in the workspace; SIZE_MAX: the tensor is no half and used where it lies */
+    size_t at[SW__CPU_MAX_REFS];  /* f32 copy in the workspace; SIZE_MAX: no half, used where it lies */
     size_t narrow;                /* dense half result, before it is spread over the strides of the output */
     size_t inner_work;
 } half;

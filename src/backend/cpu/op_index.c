@@ -1,11 +1,11 @@
-/* op_index.c: SCATTER_ADD, _SET, _MAX (base, index, src -> out) and EMBEDDING_GRAD (index, dy -> dw), any type and strides.
+/* op_index.c: SCATTER_ADD, _SET, _MAX (base, index, src -> out) and EMBEDDING_GRAD (index, dy -> dw), any type.
  * Indices are the user's data: all are checked before anything is written. Every element of the result takes its
  * contributions in order of the index, whatever the number of threads. */
 #include "backend/cpu/columns.h"
 
 #include <stdio.h>
 
-/* ---- checking -------------------------------------------------------------------------------------------------------- */
+/* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 /* Element e (row-major) of a tensor: its place in memory. */
 static int64_t place(const sw__desc *d, int64_t e)
@@ -33,7 +33,7 @@ static sw_status check_indices(const sw__desc *d, const void *index, int64_t ext
                     (long long)sw__cpu_index((sw_dtype)d->dtype, index, place(d, bad)), (long long)(extent - 1));
 }
 
-/* ---- combining ------------------------------------------------------------------------------------------------------- */
+/* ---- combining --------------------------------------------------------------------------------------------------- */
 
 #define FLOAT_MAX(a, b) ((b) > (a) || (b) != (b) ? (b) : (a)) /* NaN wins */
 #define COMBINE(T, SUM, GREATER)                                                                                       \
@@ -65,7 +65,7 @@ static inline void combine(int op, sw_dtype t, void *out, int64_t o, const void 
     }
 }
 
-/* ---- scatter --------------------------------------------------------------------------------------------------------- */
+/* ---- scatter ----------------------------------------------------------------------------------------------------- */
 
 enum { OUT, INDEX, SRC };
 
@@ -124,7 +124,7 @@ sw_status sw__cpu_scatter_plan(sw__cpu_plan *p)
     return SW_OK;
 }
 
-/* ---- embedding gradient ---------------------------------------------------------------------------------------------- */
+/* ---- embedding gradient ------------------------------------------------------------------------------------------ */
 
 /* Adds rows of dy, [c0, c1) of each, to those rows of dw that are in [r0, r1). */
 static void add_rows(const sw__cpu_plan *p, void *const *ptr, int64_t r0, int64_t r1, int64_t c0, int64_t c1)

@@ -1,6 +1,6 @@
 /* op_matmul.c: MATMUL and DOT: [B…, M, K] x [B…, K, N] -> [B…, M, N], optional bias and relu.
- * Planned once: batch axes are merged, or folded into M where all share one right side; then oneDNN, or own kernels where
- * they were measured to be faster (docs/decisions/020-cpu-backend.md), or plain loops for other types and strides. */
+ * Planned once: batch axes are merged, or folded into M where all share one right side; then oneDNN, or the own product
+ * where it was measured to be faster (docs/decisions/020-cpu-backend.md), or plain loops for f64 and odd strides. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 
@@ -11,7 +11,7 @@ typedef struct matmul {
     sw__dnn_job *job;  /* NULL: own loops */
 } matmul;
 
-/* ---- what is to be computed ------------------------------------------------------------------------------------------ */
+/* ---- what is to be computed -------------------------------------------------------------------------------------- */
 
 /* Strides of axes of size 1 mean nothing: give them the value that makes the matrix look dense. */
 static void tidy(int64_t rows, int64_t cols, int64_t *rs, int64_t *cs)
@@ -103,7 +103,7 @@ static void describe(const sw__op_desc *d, sw__gemm *g)
     g->relu = d->op == SW_OP_MATMUL && d->attr->act.act == SW_ACT_RELU;
 }
 
-/* ---- oneDNN ---------------------------------------------------------------------------------------------------------- */
+/* ---- oneDNN ------------------------------------------------------------------------------------------------------ */
 
 static sw__dnn_operand operand(const sw__gemm *g, int slot, const int64_t *batch_stride, int64_t rows, int64_t cols,
                                int64_t rs, int64_t cs)
@@ -153,7 +153,7 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
     return SW_OK;
 }
 
-/* ---- plan ------------------------------------------------------------------------------------------------------------ */
+/* ---- plan -------------------------------------------------------------------------------------------------------- */
 
 static sw_status exec_nothing(sw__cpu_plan *p, void *const *ptr)
 {
@@ -192,8 +192,8 @@ static double work_of(const sw__gemm *g)
     return work;
 }
 
-/* oneDNN's AVX-512 product reads a wide right side where it lies, row by row, each row in other pages: half the speed of a
- * packed one, save where its rows are a power of two apart, which it packs. */
+/* oneDNN's AVX-512 product reads a wide right side where it lies, row by row, each row in other pages: half the speed
+ * of a packed one, save where its rows are a power of two apart, which it packs. */
 static bool own_wins(const sw__cpu *cpu, const sw__gemm *g)
 {
     return cpu->simd == SW_SIMD_AVX512 && g->bn == 1 && g->n >= 2560 && (g->bk & (g->bk - 1)) != 0 && g->m >= 64 &&

@@ -1,6 +1,6 @@
-/* op_pool.c: MAX_POOL and AVG_POOL and their gradients: plans. f32 goes to the vector kernels (pool_simd.c), which want all
- * tensors channels last or all row-major: what lies otherwise is copied through the workspace. f64: loops over windows
- * (pool_loops.c). */
+/* op_pool.c: MAX_POOL and AVG_POOL and their gradients: plans. f32 goes to the vector kernels (pool_simd.c), which want
+ * all tensors channels last or all row-major: what lies otherwise is copied through the workspace. f64: loops over
+ * windows (pool_loops.c). */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pool.h"
 
@@ -88,7 +88,7 @@ bool sw__cpu_pool_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
     return (last && laid(&d->in[i], true)) || (rows && laid(&d->in[i], false));
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static const void *input(void *const *ptr, int i)
 {
@@ -157,7 +157,7 @@ static sw_status exec_loops(sw__cpu_plan *p, void *const *ptr)
     return SW_OK;
 }
 
-/* ---- plan ------------------------------------------------------------------------------------------------------------ */
+/* ---- plan -------------------------------------------------------------------------------------------------------- */
 
 static void plan_vector(sw__cpu_plan *p, pool *s)
 {

@@ -1,4 +1,4 @@
-/* pool.h: pooling as the kernels see it: planes of D x H x W places of C neighbouring values, which covers channels last
+/* pool.h: pooling as the kernels see it: planes of D x H x W places of C neighbouring values: covers channels last
  * (planes = N) and row-major (planes = N * C, one value a place). Between op_pool.c and pool_simd.c. */
 #ifndef SW_BACKEND_CPU_POOL_H
 #define SW_BACKEND_CPU_POOL_H

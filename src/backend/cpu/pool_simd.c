@@ -1,10 +1,11 @@
 /* pool_simd.c: pooling kernels over f32, see pool.h; compiled once per instruction set. Called by op_pool.c.
  * A window is reduced first over its rows (long runs of memory), then along the row. */
 #include "backend/cpu/pool.h"
+#include "backend/cpu/simd_vec.h"
 
 #include <math.h>
 
-/* ---- over runs of memory --------------------------------------------------------------------------------------------- */
+/* ---- over runs of memory ----------------------------------------------------------------------------------------- */
 
 static void max_into(float *SW_RESTRICT m, const float *SW_RESTRICT v, int64_t n)
 {
@@ -31,7 +32,7 @@ static void strided_into(bool max, float *SW_RESTRICT to, const float *SW_RESTRI
         for (int64_t i = 0; i < n; i++) to[i] += v[i * step];
 }
 
-/* ---- forward --------------------------------------------------------------------------------------------------------- */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 /* Positions along the row whose window's point k lies inside: *lo <= w < *hi. */
 static void inside(const sw__pool *p, int64_t k, int64_t *lo, int64_t *hi)
@@ -60,19 +61,33 @@ static const float *rows(const sw__pool *p, const float *x, int64_t d, int64_t h
     return n > 1 ? line : first;
 }
 
-static void along_row(const sw__pool *p, const float *line, float *y)
+/* One value a place: the row is walked once for each point of the window. */
+static void along_single(const sw__pool *p, const float *line, float *y)
 {
-    const int64_t c = p->c, s = p->stride[2];
-    for (int64_t i = 0; i < p->y[2] * c; i++) y[i] = p->max ? -INFINITY : 0;
+    for (int64_t w = 0; w < p->y[2]; w++) y[w] = p->max ? -INFINITY : 0;
     for (int64_t k = 0; k < p->kernel[2]; k++) {
         int64_t lo, hi;
         inside(p, k, &lo, &hi);
-        const float *const from = line + (k - p->pad[2]) * c;
-        if (lo >= hi) continue;
-        if (c == 1) strided_into(p->max, y + lo, from + lo * s, s, hi - lo);
-        else if (s == 1) into(p->max, y + lo * c, from + lo * c, (hi - lo) * c);
-        else
-            for (int64_t w = lo; w < hi; w++) into(p->max, y + w * c, from + w * s * c, c);
+        if (lo < hi) strided_into(p->max, y + lo, line + k - p->pad[2] + lo * p->stride[2], p->stride[2], hi - lo);
+    }
+}
+
+/* Several: each place's vectors stay in a register over the window. */
+static void along_row(const sw__pool *p, const float *line, float *y)
+{
+    for (int64_t w = 0; w < p->y[2]; w++) {
+        int64_t k0, k1;
+        sw__pool_window(p, 2, w, &k0, &k1);
+        const float *const first = line + (w * p->stride[2] - p->pad[2] + k0) * p->c;
+        for (int64_t i = 0; i < p->c; i += VL) {
+            const vmask some = v_first(p->c - i);
+            vf v = v_load_some(first + i, some);
+            for (int64_t k = 1; k < k1 - k0; k++) {
+                const vf next = v_load_some(first + k * p->c + i, some);
+                v = p->max ? v_max(v, next) : v_add(v, next);
+            }
+            v_store_some(y + w * p->c + i, some, v);
+        }
     }
 }
 
@@ -88,7 +103,8 @@ static void divide(const sw__pool *p, int64_t d, int64_t h, float *y)
 void SW__SIMD_NAME(sw__pool_row)(const sw__pool *p, const float *x, float *y, int64_t row, float *line)
 {
     const int64_t d = row / p->y[1], h = row % p->y[1], width = p->y[2] * p->c;
-    along_row(p, rows(p, x, d, h, line), y + row * width);
+    if (p->c == 1) along_single(p, rows(p, x, d, h, line), y + row * width);
+    else along_row(p, rows(p, x, d, h, line), y + row * width);
     if (p->max) return;
     if (!p->include_pad) {
         divide(p, d, h, y + row * width);
@@ -98,42 +114,7 @@ void SW__SIMD_NAME(sw__pool_row)(const sw__pool *p, const float *x, float *y, in
     for (int64_t i = 0; i < width; i++) y[row * width + i] *= by;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------- */
-
-/* x equal to the maximum, or NaN, takes what is left of the gradient in g; nothing is left for those that follow. */
-static void claim(const float *SW_RESTRICT x, const float *SW_RESTRICT y, float *SW_RESTRICT g, float *SW_RESTRICT dx,
-                  int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const bool hit = x[i] == y[i] || x[i] != x[i];
-        dx[i] += hit ? g[i] : 0;
-        g[i] = hit ? 0 : g[i];
-    }
-}
-
-/* The same where no other window writes this dx. */
-static void claim_alone(const float *SW_RESTRICT x, const float *SW_RESTRICT y, float *SW_RESTRICT g,
-                        float *SW_RESTRICT dx, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const bool hit = x[i] == y[i] || x[i] != x[i];
-        dx[i] = hit ? g[i] : 0;
-        g[i] = hit ? 0 : g[i];
-    }
-}
-
-static void max_grad_row(const sw__pool *p, const float *x, const float *y, float *dx, float *g, int64_t k)
-{
-    const int64_t c = p->c, step = p->stride[2] * c;
-    int64_t lo, hi;
-    inside(p, k, &lo, &hi);
-    const int64_t offset = (k - p->pad[2]) * c;
-    for (int64_t w = lo; w < hi; w++) {
-        const int64_t at = offset + w * step;
-        if (p->covers) claim_alone(x + at, y + w * c, g + w * c, dx + at, c);
-        else claim(x + at, y + w * c, g + w * c, dx + at, c);
-    }
-}
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 /* One value a place: a loop over windows. */
 static void max_grad_single(const sw__pool *p, const float *x, const float *y, float *dx, float *g, int64_t k)
@@ -150,19 +131,53 @@ static void max_grad_single(const sw__pool *p, const float *x, const float *y, f
     }
 }
 
-static void max_grad(const sw__pool *p, const float *x, const float *y, int64_t d, int64_t h, float *dx, float *g)
+/* Rows of x under the window at (d, h): calls that walk them get the row's place. */
+typedef struct under { int64_t d0, d1, h0, h1, d, h; } under;
+
+static under rows_under(const sw__pool *p, int64_t d, int64_t h)
 {
-    const int64_t width = p->x[2] * p->c;
-    int64_t d0, d1, h0, h1;
-    sw__pool_window(p, 0, d, &d0, &d1);
-    sw__pool_window(p, 1, h, &h0, &h1);
-    for (int64_t i = d0; i < d1; i++)
-        for (int64_t j = h0; j < h1; j++) {
-            const int64_t at = (d * p->stride[0] - p->pad[0] + i) * p->x[1] + h * p->stride[1] - p->pad[1] + j;
-            for (int64_t k = 0; k < p->kernel[2]; k++) {
-                if (p->c == 1) max_grad_single(p, x + at * width, y, dx + at * width, g, k);
-                else max_grad_row(p, x + at * width, y, dx + at * width, g, k);
-            }
+    under u = {.d = d * p->stride[0] - p->pad[0], .h = h * p->stride[1] - p->pad[1]};
+    sw__pool_window(p, 0, d, &u.d0, &u.d1);
+    sw__pool_window(p, 1, h, &u.h0, &u.h1);
+    return u;
+}
+
+/* Of each window the first x equal to the maximum, or NaN, gets dy. */
+static void max_grad(const sw__pool *p, const float *x, const float *y, const float *dy, int64_t d, int64_t h,
+                     float *dx)
+{
+    const int64_t c = p->c, width = p->x[2] * c;
+    const under u = rows_under(p, d, h);
+    for (int64_t w = 0; w < p->y[2]; w++) {
+        int64_t k0, k1;
+        sw__pool_window(p, 2, w, &k0, &k1);
+        const int64_t offset = (w * p->stride[2] - p->pad[2]) * c;
+        for (int64_t e = 0; e < c; e += VL) {
+            const vmask some = v_first(c - e);
+            const vf top = v_load_some(y + w * c + e, some);
+            vf left = v_load_some(dy + w * c + e, some);
+            for (int64_t i = u.d0; i < u.d1; i++)
+                for (int64_t j = u.h0; j < u.h1; j++) {
+                    const int64_t at = ((u.d + i) * p->x[1] + u.h + j) * width + offset + e;
+                    for (int64_t k = k0; k < k1; k++) {
+                        vf v = v_claim(v_load_some(x + at + k * c, some), top, &left);
+                        if (!p->covers) v = v_add(v, v_load_some(dx + at + k * c, some));
+                        v_store_some(dx + at + k * c, some, v);
+                    }
+                }
+        }
+    }
+}
+
+/* The same for one value a place; g: a copy of the row of dy. */
+static void max_grad_singles(const sw__pool *p, const float *x, const float *y, int64_t d, int64_t h, float *dx,
+                             float *g)
+{
+    const under u = rows_under(p, d, h);
+    for (int64_t i = u.d0; i < u.d1; i++)
+        for (int64_t j = u.h0; j < u.h1; j++) {
+            const int64_t at = ((u.d + i) * p->x[1] + u.h + j) * p->x[2];
+            for (int64_t k = 0; k < p->kernel[2]; k++) max_grad_single(p, x + at, y, dx + at, g, k);
         }
 }
 
@@ -170,14 +185,19 @@ static void max_grad(const sw__pool *p, const float *x, const float *y, int64_t 
 static void spread(const sw__pool *p, const float *dy, int64_t d, int64_t h, float *line)
 {
     const int64_t c = p->c;
-    memset(line, 0, (size_t)(p->x[2] * c) * sizeof *line);
+    if (!p->covers) memset(line, 0, (size_t)(p->x[2] * c) * sizeof *line);
     for (int64_t w = 0; w < p->y[2]; w++) {
-        const float by = (float)(1.0 / sw__pool_divisor(p, (const int64_t[3]){d, h, w}));
+        const vf by = v_set((float)(1.0 / sw__pool_divisor(p, (const int64_t[3]){d, h, w})));
         int64_t k0, k1;
         sw__pool_window(p, 2, w, &k0, &k1);
-        for (int64_t k = k0; k < k1; k++) {
-            float *const to = line + (w * p->stride[2] - p->pad[2] + k) * c;
-            for (int64_t i = 0; i < c; i++) to[i] += dy[w * c + i] * by;
+        float *const to = line + (w * p->stride[2] - p->pad[2]) * c;
+        for (int64_t e = 0; e < c; e += VL) {
+            const vmask some = v_first(c - e);
+            const vf share = v_mul(v_load_some(dy + w * c + e, some), by);
+            for (int64_t k = k0; k < k1; k++) {
+                float *const at = to + k * c + e;
+                v_store_some(at, some, p->covers ? share : v_add(v_load_some(at, some), share));
+            }
         }
     }
 }
@@ -186,15 +206,13 @@ static void average_grad(const sw__pool *p, const float *dy, int64_t d, int64_t 
 {
     const int64_t width = p->x[2] * p->c;
     const bool alone = p->disjoint[0] && p->disjoint[1];
-    int64_t d0, d1, h0, h1;
-    sw__pool_window(p, 0, d, &d0, &d1);
-    sw__pool_window(p, 1, h, &h0, &h1);
+    const under u = rows_under(p, d, h);
     spread(p, dy, d, h, line);
-    for (int64_t i = d0; i < d1; i++)
-        for (int64_t j = h0; j < h1; j++) {
-            const int64_t at = (d * p->stride[0] - p->pad[0] + i) * p->x[1] + h * p->stride[1] - p->pad[1] + j;
-            if (alone) memcpy(dx + at * width, line, (size_t)width * sizeof *dx);
-            else add_into(dx + at * width, line, width);
+    for (int64_t i = u.d0; i < u.d1; i++)
+        for (int64_t j = u.h0; j < u.h1; j++) {
+            float *const to = dx + ((u.d + i) * p->x[1] + u.h + j) * width;
+            if (alone) memcpy(to, line, (size_t)width * sizeof *dx);
+            else add_into(to, line, width);
         }
 }
 
@@ -206,11 +224,13 @@ void SW__SIMD_NAME(sw__pool_grad_plane)(const sw__pool *p, const float *x, const
     for (int64_t d = 0; d < p->y[0]; d++)
         for (int64_t h = 0; h < p->y[1]; h++) {
             const int64_t at = (d * p->y[1] + h) * width;
-            if (p->max) {
-                memcpy(line, dy + at, (size_t)width * sizeof *line);
-                max_grad(p, x, y + at, d, h, dx, line);
-            } else {
+            if (!p->max) {
                 average_grad(p, dy + at, d, h, dx, line);
+            } else if (p->c > 1) {
+                max_grad(p, x, y + at, dy + at, d, h, dx);
+            } else {
+                memcpy(line, dy + at, (size_t)width * sizeof *line);
+                max_grad_singles(p, x, y + at, d, h, dx, line);
             }
         }
 }

@@ -1,4 +1,4 @@
-/* relu_simd.c: max(y, 0) over neighbouring values, NaN kept; compiled once per instruction set. Called by cpu_desc.c. */
+/* relu_simd.c: max(y, 0) over neighbouring values, NaN kept; once per instruction set. Called by cpu_desc.c. */
 #include "backend/cpu/simd.h"
 #include "backend/cpu/simd_vec.h"
 

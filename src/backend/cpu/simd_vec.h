@@ -18,7 +18,21 @@ static inline void v_store_some(float *p, vmask m, vf v) { _mm512_mask_storeu_ps
 static inline vf v_set(float x) { return _mm512_set1_ps(x); }
 static inline vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf v_relu(vf a) { return _mm512_max_ps(_mm512_setzero_ps(), a); } /* NaN: the second operand */
+/* max(a, b); NaN if one of them is */
+static inline vf v_max(vf a, vf b)
+{
+    return _mm512_mask_mov_ps(_mm512_max_ps(b, a), _mm512_cmp_ps_mask(b, b, _CMP_UNORD_Q), b);
+}
+/* g where x equals y or is NaN, else 0; what was given is taken out of *g */
+static inline vf v_claim(vf x, vf y, vf *g)
+{
+    const __mmask16 hit = _mm512_cmp_ps_mask(x, y, _CMP_EQ_OQ) | _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const vf taken = _mm512_maskz_mov_ps(hit, *g);
+    *g = _mm512_maskz_mov_ps(_knot_mask16(hit), *g);
+    return taken;
+}
 #elif SW_SIMD_LEVEL == 1
 #include <immintrin.h>
 #define VL 8
@@ -35,7 +49,19 @@ static inline void v_store_some(float *p, vmask m, vf v) { _mm256_maskstore_ps(p
 static inline vf v_set(float x) { return _mm256_set1_ps(x); }
 static inline vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+static inline vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf v_relu(vf a) { return _mm256_max_ps(_mm256_setzero_ps(), a); }
+static inline vf v_max(vf a, vf b)
+{
+    return _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
+}
+static inline vf v_claim(vf x, vf y, vf *g)
+{
+    const vf hit = _mm256_or_ps(_mm256_cmp_ps(x, y, _CMP_EQ_OQ), _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const vf taken = _mm256_and_ps(hit, *g);
+    *g = _mm256_andnot_ps(hit, *g);
+    return taken;
+}
 #else
 #define VL 4
 typedef float vf __attribute__((vector_size(16)));
@@ -56,13 +82,30 @@ static __attribute__((noinline, unused)) void v_store_some(float *p, vmask m, vf
 static inline vf v_set(float x) { return (vf){x, x, x, x}; }
 static inline vf v_add(vf a, vf b) { return a + b; }
 static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
+static inline vf v_mul(vf a, vf b) { return a * b; }
+static inline vf v_max(vf a, vf b)
+{
+    vf m;
+    for (int i = 0; i < 4; i++) m[i] = b[i] > a[i] || b[i] != b[i] ? b[i] : a[i];
+    return m;
+}
+static inline vf v_claim(vf x, vf y, vf *g)
+{
+    vf taken;
+    for (int i = 0; i < 4; i++) {
+        const int hit = x[i] == y[i] || x[i] != x[i];
+        taken[i] = hit ? (*g)[i] : 0;
+        (*g)[i] = hit ? 0 : (*g)[i];
+    }
+    return taken;
+}
 static inline vf v_relu(vf a)
 {
     return (vf){a[0] < 0 ? 0 : a[0], a[1] < 0 ? 0 : a[1], a[2] < 0 ? 0 : a[2], a[3] < 0 ? 0 : a[3]};
 }
 #endif
 
-/* Plain: loops stay loops. For the baseline, whose 16 short registers the unrolled kernels do not fit anyway, and for builds
+/* Plain: loops stay loops. For the baseline, whose 16 short registers the unrolled kernels do not fit, and for builds
  * with sanitizers or coverage (SW_SIMD_PLAIN), which would take minutes to compile them. The source is the same. */
 #if SW_SIMD_LEVEL == 0 && !defined(SW_SIMD_PLAIN)
 #define SW_SIMD_PLAIN
