@@ -183,7 +183,7 @@ static const char *const levels[] = {"base", "avx2", "avx512"};
 static int most_threads(void)
 {
     const char *const wish = getenv("OMP_NUM_THREADS");
-    return wish != NULL && atoi(wish) == 1 ? 1 : 2;
+    return wish != NULL && strtol(wish, NULL, 10) == 1 ? 1 : 2;
 }
 
 /* f for each level of vector code, and with two threads at the best one. */
@@ -373,7 +373,7 @@ static void one_conv(const conv_case *q, sw_dtype t, int lx, int lw, int ly, boo
     }
     tensor x = filled(t, r, xd, lx), w = filled(t, r, wd, lw), y = filled(t, r, yd, ly);
     tensor b = filled(t, 1, &q->o, ROWS), out;
-    const double taps = (double)(w.n / SW_MAX(q->o, 1)), tol = tolerance_of(t);
+    const double taps = (double)w.n / (double)SW_MAX(q->o, 1), tol = tolerance_of(t);
 
     out = shaped(t, r, yd, ly);
     conv_values(q, &x, &w, bias ? &b : NULL, relu, &out, 0);
@@ -393,7 +393,7 @@ static void one_conv(const conv_case *q, sw_dtype t, int lx, int lw, int ly, boo
     memcpy(attr.conv.dim, wd, sizeof wd);
     conv_values(q, &x, &out, NULL, false, &y, 2);
     check("conv_grad_w", SW_OP_CONV_GRAD_W, &attr, (tensor *const[]){&x, &y}, 2, &out,
-          tol * (1 + sqrt((double)(y.n / SW_MAX(q->o, 1)))));
+          tol * (1 + sqrt((double)y.n / (double)SW_MAX(q->o, 1))));
     drop(&out);
     drop(&x);
     drop(&w);

@@ -37,7 +37,9 @@ size_t sw__blocked_workspace(const sw__blocked *g, sw__simd level, int threads)
 
 /* One block of c: rows [m0, m1), panels [p0, p1) of the block of b that starts at column n0. */
 static void block(const sw__blocked *g, sw__simd level, const sizes *s, int64_t m0, int64_t m1, int64_t n0, int64_t p0,
-                  int64_t p1, int64_t k0, int64_t count, const float *bias, float *c, float *a, const float *b)
+                  int64_t p1, int64_t k0, int64_t count, const float *bias,
+                  float *c, /* NOLINT(readability-non-const-parameter): tiles write through it */
+                  float *a, const float *b)
 {
     float *to = a;
     for (int64_t m = m0; m < m1; m += s->rows) {

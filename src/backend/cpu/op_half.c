@@ -54,7 +54,7 @@ static void convert(void *to, sw_dtype tt, const void *from, sw_dtype ft, int64_
 static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
 {
     const half *const s = p->state;
-    void *inner[SW__CPU_MAX_REFS + 1];
+    void *inner[SW__CPU_MAX_REFS + 1] = {NULL};
     const int n = p->d.n_in + p->d.n_out, y = p->d.n_in;
     char *const work = ptr[n];
     for (int i = 0; i < n; i++) inner[i] = s->at[i] == SIZE_MAX ? ptr[i] : work + s->at[i];

@@ -17,7 +17,7 @@ typedef struct pool {
     size_t copy_at[4];
 } pool;
 
-static const struct { uint16_t op; bool max, grad; int8_t x, y, dy, dx; } roles[] = {
+static const struct { uint16_t op; bool max, grad; int x, y, dy, dx; } roles[] = {
     {SW_OP_MAX_POOL, true, false, 0, 1, -1, -1},
     {SW_OP_MAX_POOL_GRAD, true, true, 0, 1, 2, 3},
     {SW_OP_AVG_POOL, false, false, 0, 1, -1, -1},
@@ -65,11 +65,10 @@ static void describe(const sw__cpu_plan *p, pool *s)
     spatial(x, y, &p->attr, &s->p);
     s->images = x->dim[0];
     s->channels = x->dim[1];
-    strides_of(p, s->x, s->s.x);
+    strides_of(p, s->x, s->s.x); /* zeros where there is none */
     strides_of(p, s->y, s->s.y);
     strides_of(p, s->dy, s->s.dy);
     strides_of(p, s->dx, s->s.dx);
-    if (s->x < 0) memcpy(s->s.x, s->s.dx, sizeof s->s.x); /* average: where the window lies */
 }
 
 /* Channels last or (last false) row-major. */
@@ -90,9 +89,10 @@ bool sw__cpu_pool_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
+/* Tensor i; where there is none, something that is not looked at. */
 static const void *input(void *const *ptr, int i)
 {
-    return i >= 0 ? ptr[i] : NULL;
+    return ptr[SW_MAX(i, 0)];
 }
 
 static void run_rows(const sw__cpu_plan *p, const pool *s, void *const *ptr)
@@ -124,9 +124,8 @@ static void run_grad_planes(const sw__cpu_plan *p, const pool *s, void *const *p
         float *const line = (float *)(void *)((char *)ptr[p->d.n_in + 1] + s->line * (size_t)sw__cpu_thread());
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < q->planes; i++)
-            SW__SIMD_PICK(p->cpu->simd, sw__pool_grad_plane)(q, x != NULL ? x + i * xs : NULL,
-                                                             y != NULL ? y + i * ys : NULL, dy + i * ys, dx + i * xs,
-                                                             line);
+            SW__SIMD_PICK(p->cpu->simd, sw__pool_grad_plane)(q, q->max ? x + i * xs : x, q->max ? y + i * ys : y,
+                                                             dy + i * ys, dx + i * xs, line);
     }
 }
 

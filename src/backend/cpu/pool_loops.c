@@ -54,7 +54,7 @@ void sw__pool_loops(const sw__pool *p, const sw__pool_strides *s, bool grad, sw_
                     const void *dy, void *out, int64_t n, int64_t c)
 {
     const int64_t size = (int64_t)sw_dtype_size(t);
-#define AT(base, strides) ((base) != NULL ? (const char *)(base) + (n * (strides)[0] + c * (strides)[1]) * size : NULL)
+#define AT(base, strides) ((const char *)(base) + (n * (strides)[0] + c * (strides)[1]) * size)
     char *const to = (char *)out + (grad ? n * s->dx[0] + c * s->dx[1] : n * s->y[0] + c * s->y[1]) * size;
     if (t == SW_F64 && grad)
         grad_double(p, s, (const double *)(const void *)AT(x, s->x), (const double *)(const void *)AT(y, s->y),

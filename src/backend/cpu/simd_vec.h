@@ -85,13 +85,13 @@ static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
 static inline vf v_mul(vf a, vf b) { return a * b; }
 static inline vf v_max(vf a, vf b)
 {
-    vf m;
+    vf m = a;
     for (int i = 0; i < 4; i++) m[i] = b[i] > a[i] || b[i] != b[i] ? b[i] : a[i];
     return m;
 }
 static inline vf v_claim(vf x, vf y, vf *g)
 {
-    vf taken;
+    vf taken = {0, 0, 0, 0};
     for (int i = 0; i < 4; i++) {
         const int hit = x[i] == y[i] || x[i] != x[i];
         taken[i] = hit ? (*g)[i] : 0;
