@@ -300,6 +300,9 @@ static void begin(fit *f)
     f->s = (sw__fit_state){.batch = t->o.batch, .seed = (int64_t)t->o.seed, .shuffle = !f->o->keep_order,
                            .drop_last = f->o->drop_last};
     if (t->o.schedule.total == 0) t->o.schedule.total = f->total_steps;
+    if (!f->o->valid && (!f->o->monitor || strncmp(f->o->monitor, "val_", 4) == 0))
+        sw__log(SW_LOG_INFO, "no validation set: the best epoch is chosen by the training figure instead of %s",
+                f->o->monitor ? f->o->monitor : "val_loss");
     t->stop = 0;
 }
 

@@ -114,12 +114,11 @@ sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **tr
     return st;
 }
 
-static sw_status parse_normalize(const char *text, sw_normalization *n, bool *given)
+static sw_status parse_normalize(const char *text, sw_normalization *n)
 {
     float mean, std;
     char rest;
-    *given = sscanf(text, "%f:%f%c", &mean, &std, &rest) == 2;
-    if (!*given)
+    if (sscanf(text, "%f:%f%c", &mean, &std, &rest) != 2)
         return sw__fail(SW_ERR_ARGUMENT, "normalize: '%s' is neither train, none, nor MEAN:STD such as 0.5:0.25", text);
     if (!isfinite(mean) || !(std > 0) || !isfinite(std))
         return sw__fail(SW_ERR_ARGUMENT, "normalize: '%s' needs a finite mean and a positive deviation", text);
@@ -147,9 +146,8 @@ static sw_status normalize(run *r)
         return st;
     }
     float mean = 0, std = 1;
-    bool given = false;
     sw_normalization n = {.channels = 1, .mean = &mean, .std = &std};
-    SW_TRY(parse_normalize(how, &n, &given));
+    SW_TRY(parse_normalize(how, &n));
     return apply_normalization(r, &n);
 }
 
