@@ -178,5 +178,6 @@ sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs)
                                "the batch", m->info.name, sw_rank(x));
     if (outputs < 1)
         return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': %lld outputs", spec, (long long)outputs);
+    // cppcheck-suppress returnDanglingLifetime ; sw_t is a value: it keeps no pointer to the sizes
     return m->build(x, &s, outputs);
 }
