@@ -1,6 +1,6 @@
 # The few commands that a person needs; the build itself is CMake's (presets in CMakePresets.json).
 #   make demo      install what is missing, build, train a convolutional network on real images
-#   make check     install what is missing, build, run every test; make check-all adds sanitizers, fuzzing, linters, valgrind
+#   make check     install what is missing, build, run every test: sanitizers, a minute of fuzzing, linters, valgrind too
 #   make           build; make bench, fuzz, lint, sanitize, valgrind, format, install, clean do what they say
 
 # The convolutional network of `make demo`; scripts/demo adds the data.
@@ -11,7 +11,7 @@ PREFIX = /usr/local
 CTEST = ctest --output-on-failure --timeout 1500 -j $(JOBS)
 FUZZ_SECONDS = 3600
 
-.PHONY: all build demo check check-all bench fuzz lint sanitize valgrind format install clean
+.PHONY: all build demo check bench fuzz lint sanitize valgrind format install clean
 
 all: build
 
@@ -29,12 +29,6 @@ check:
 	@scripts/build check
 	$(CTEST) --test-dir build/check
 
-# With everything that takes long: address and undefined-behaviour sanitizers, fuzzing, linters, valgrind.
-check-all:
-	@scripts/deps check
-	@scripts/build check -DSWOOP_CHECKS=all
-	$(CTEST) --test-dir build/check
-
 bench: build
 	bench/run build/release
 
@@ -45,7 +39,7 @@ fuzz:
 
 lint sanitize valgrind:
 	@scripts/deps check
-	@scripts/build check -DSWOOP_CHECKS=all
+	@scripts/build check
 	$(CTEST) --test-dir build/check -L $@
 
 format:

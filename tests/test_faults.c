@@ -279,7 +279,7 @@ static void each_in_turn(int kind)
     run_with_fault(kind, 0);
     print_message("%ld %ss in a run\n", atomic_load(&calls[kind]), kind_names[kind]);
     const char *every = getenv("SWOOP_FAULTS_STEP"); /* under sanitizers each run takes long: every n-th then */
-    const long step = every && atol(every) > 0 ? atol(every) : 1;
+    const long wish = every ? strtol(every, NULL, 10) : 1, step = wish > 0 ? wish : 1;
     long n = 1, failed = 0;
     for (; run_with_fault(kind, n); n += step) failed++;
     print_message("%ld %ss failed in turn\n", failed, kind_names[kind]);

@@ -229,13 +229,15 @@ static void replay_by_command(const char *name)
     assert_non_null(log);
     int steps = 0;
     while (fgets(line, sizeof line, log)) {
-        int step;
-        double loss;
-        const char *at = strstr(line, " step ");
-        if (!at || sscanf(at, " step %d loss %lf", &step, &loss) != 2) continue;
+        const char *const at = strstr(line, " step ");
+        if (!at) continue;
+        char *end;
+        const long step = strtol(at + strlen(" step "), &end, 10);
+        if (strncmp(end, " loss ", strlen(" loss ")) != 0) continue;
+        const double loss = strtod(end + strlen(" loss "), NULL);
         assert_int_equal(step, ++steps);
         if (!(fabs(loss - want[step - 1]) <= 1e-4 * fabs(want[step - 1])))
-            fail_msg("%s: step %d: loss %.9g, not %.9g", name, step, loss, want[step - 1]);
+            fail_msg("%s: step %ld: loss %.9g, not %.9g", name, step, loss, want[step - 1]);
     }
     fclose(log);
     assert_int_equal(steps, STEPS);

@@ -90,8 +90,12 @@ static void assert_same_bits(sw_trainer *a, sw_trainer *b)
     size_t n, m;
     double *x = snapshot(a, &n), *y = snapshot(b, &m);
     assert_int_equal(n, m);
-    for (size_t i = 0; i < n; i++)
-        if (memcmp(&x[i], &y[i], sizeof *x) != 0) fail_msg("value %zu: %.17g and %.17g", i, x[i], y[i]);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t a_bits, b_bits;
+        memcpy(&a_bits, &x[i], sizeof a_bits);
+        memcpy(&b_bits, &y[i], sizeof b_bits);
+        if (a_bits != b_bits) fail_msg("value %zu: %.17g and %.17g", i, x[i], y[i]);
+    }
     free(x);
     free(y);
 }

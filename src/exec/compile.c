@@ -92,7 +92,7 @@ static sw_status plan_kernel(compilation *c, uint32_t i, size_t *workspace)
 static sw_status plan_op(compilation *c, uint32_t i, size_t *workspace)
 {
     const sw__step *s = &c->schedule->steps[i];
-    const size_t n = (size_t)(s->n_in + s->n_out);
+    const size_t n = (size_t)s->n_in + (size_t)s->n_out;
     sw__desc *descs = sw__malloc(SW_MAX(n, (size_t)1) * sizeof *descs);
     if (!descs) return sw__no_memory(n * sizeof *descs, "an op's descriptors");
     for (size_t k = 0; k < n; k++) descs[k] = s->refs[k].desc;

@@ -246,8 +246,10 @@ double sw_schedule_lr(const sw_schedule *c, double lr, int64_t s)
     const double done = span > 0 ? (double)SW_MIN(s - c->warmup, span) / (double)span : 1;
     switch (c->kind) {
     case SW_SCHEDULE_CONSTANT: return lr;
-    case SW_SCHEDULE_STEP:
-        return c->step_size > 0 ? lr * pow(c->gamma > 0 ? c->gamma : 0.1, (double)(s / c->step_size)) : lr;
+    case SW_SCHEDULE_STEP: {
+        const int64_t drops = c->step_size > 0 ? s / c->step_size : 0;
+        return lr * pow(c->gamma > 0 ? c->gamma : 0.1, (double)drops);
+    }
     case SW_SCHEDULE_COSINE: return c->min_lr + (lr - c->min_lr) / 2 * (1 + cos(acos(-1) * done));
     case SW_SCHEDULE_LINEAR: return lr + (c->min_lr - lr) * done;
     }

@@ -74,7 +74,7 @@ static sw_status emit(const fit *f, const sw_event *e)
 static sw_status save_model(const fit *f, const char *name)
 {
     char epoch[32], metric[48], path[1100];
-    snprintf(epoch, sizeof epoch, "%lld", (long long)(f->s.epoch + 1));
+    snprintf(epoch, sizeof epoch, "%lld", (long long)f->s.epoch + 1);
     snprintf(metric, sizeof metric, "%.9g", f->s.best);
     const size_t n = f->o->n_metadata;
     sw_text_pair *all = sw__malloc((n + 3) * sizeof *all);

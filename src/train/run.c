@@ -5,6 +5,7 @@
 #include "train/trainer.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -116,9 +117,9 @@ sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **tr
 
 static sw_status parse_normalize(const char *text, sw_normalization *n)
 {
-    float mean, std;
-    char rest;
-    if (sscanf(text, "%f:%f%c", &mean, &std, &rest) != 2)
+    char *colon, *end = NULL;
+    const float mean = strtof(text, &colon), std = *colon == ':' ? strtof(colon + 1, &end) : 0;
+    if (colon == text || *colon != ':' || end == colon + 1 || *end != '\0')
         return sw__fail(SW_ERR_ARGUMENT, "normalize: '%s' is neither train, none, nor MEAN:STD such as 0.5:0.25", text);
     if (!isfinite(mean) || !(std > 0) || !isfinite(std))
         return sw__fail(SW_ERR_ARGUMENT, "normalize: '%s' needs a finite mean and a positive deviation", text);

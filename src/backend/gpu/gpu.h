@@ -1,0 +1,155 @@
+/* gpu.h: what the OpenCL and CUDA backends share: how kernels are asked for, built together, cached and launched, and
+ * how whole ops are planned as lists of launches. A backend provides a driver (below); everything above it is here.
+ *
+ *   exec/compile.c ── kernel_build ──→ gpu_kernel.c ── sw__emit ──┐
+ *                  └─ op_plan ───────→ gpu_op.c → ops/*.c ────────┴→ sw__gpu_want …  (texts are collected)
+ *                  └─ build ─────────→ gpu_build.c: one program of all that was asked for, from the cache or compiled
+ *                  └─ *_launch, *_exec → gpu_launch.c: a plan's launches, arguments resolved, into the driver's queue */
+#ifndef SW_BACKEND_GPU_GPU_H
+#define SW_BACKEND_GPU_GPU_H
+
+#include "backend/backend.h"
+#include "kernel/emit.h"
+#include "kernel/target.h"
+
+/* ---- the driver: what a vendor's API is reduced to ----------------------------------------------------------------- */
+
+/* A resolved argument: bytes as the kernel's parameter wants them; buffer: a device buffer handle of the driver. */
+typedef struct sw__gpu_value {
+    void *buffer;    /* not NULL: pass the buffer's pointer */
+    uint32_t size;   /* otherwise: bytes of `raw`, 4 or 8 */
+    union { int32_t i32; int64_t i64; float f32; } raw;
+} sw__gpu_value;
+
+typedef struct sw__gpu_driver {
+    /* Compiles a whole program (prelude included). On failure the compiler's log is the error message. */
+    sw_status (*compile)(void *dev, const char *text, void **module);
+    /* The module's binary (sw__free), and a module from one. SW_ERR_UNSUPPORTED: the driver has none. */
+    sw_status (*binary)(void *dev, void *module, void **bytes, size_t *n);
+    sw_status (*load)(void *dev, const void *bytes, size_t n, void **module);
+    void (*unload)(void *dev, void *module);
+    sw_status (*kernel)(void *dev, void *module, const char *entry, void **kernel);
+    void (*kernel_free)(void *dev, void *kernel);
+    sw_status (*launch)(void *dev, void *kernel, const uint32_t groups[3], const uint32_t local[3],
+                        const sw__gpu_value *args, int n_args);
+    /* memory as in backend.h */
+    sw_status (*alloc)(void *dev, size_t bytes, void **buffer);
+    void (*release)(void *dev, void *buffer);
+    sw_status (*download)(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes);
+    sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);
+    sw_status (*finish)(void *dev); /* waits for all that was launched */
+} sw__gpu_driver;
+
+/* ---- device -------------------------------------------------------------------------------------------------------- */
+
+typedef struct sw__gpu_kernel sw__gpu_kernel;
+typedef struct sw__gpu {
+    const sw__gpu_driver *driver;
+    void *dev;                 /* the driver's */
+    const char *backend;       /* "opencl", for messages */
+    char key[256];             /* device and driver version: what a binary depends on */
+    sw__target target;
+    sw__traits traits;
+    sw__gpu_kernel *kernels;   /* all that live; gpu_build.c */
+    uint32_t n_numbers;        /* REPORT numbers given out */
+    void *errors;              /* device buffer of SW_GPU_ERROR_WORDS i64 */
+    bool checked;              /* something that may report ran since the last look */
+    uint64_t compiled, cached; /* programs compiled, and loaded from the cache: for logs and tests */
+} sw__gpu;
+
+/* target, key, driver, dev, backend are filled in by the caller. */
+sw_status sw__gpu_init(sw__gpu *g);
+void sw__gpu_close(sw__gpu *g);
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------- */
+
+/* Asks for the entry point of a text; wanted_by is for messages ("matmul 'fc1'"). A text that was asked for before is
+ * the same kernel. It can be launched after the next sw__gpu_build. Given back by sw__gpu_unwant. */
+sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, sw__gpu_kernel **out);
+void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k);
+/* Compiles all that was asked for and is not there, in one program. */
+sw_status sw__gpu_build(sw__gpu *g);
+
+/* An instance of portable/FILE.k: the file with NAME and the given macros defined, e.g. {"TILE_M", 8}; text macros have
+ * `text`. The file's entry point is KERNEL(NAME), its functions FN(name); NAME comes from file and macros, so equal
+ * instances are one kernel. */
+typedef struct sw__gpu_macro { const char *name; int64_t value; const char *text; } sw__gpu_macro;
+sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *file, const sw__gpu_macro *macros, int n,
+                                sw__gpu_kernel **out);
+
+/* ---- launches ------------------------------------------------------------------------------------------------------ */
+
+typedef enum sw__gpu_arg_kind {
+    SW_GPU_BUFFER, /* bind[i] of the plan (inputs, outputs, workspace): BUF(…), two parameters; `at` more bytes */
+    SW_GPU_I32, SW_GPU_I64, SW_GPU_F32, /* a number */
+    SW_GPU_ERRORS  /* ERRORS, two parameters: the kernel may REPORT */
+} sw__gpu_arg_kind;
+typedef struct sw__gpu_arg { uint8_t kind; int32_t bind; size_t at; int64_t i; float f; } sw__gpu_arg;
+
+#define SW_GPU_MAX_ARGS 40
+typedef struct sw__gpu_launch {
+    sw__gpu_kernel *kernel;
+    uint32_t groups[3], local[3];
+    int n_args;
+    sw__gpu_arg *arg;
+} sw__gpu_launch;
+
+#define SW__GPU_MAX_REFS 8
+/* What kernel_build and op_plan make: launches in order. */
+typedef struct sw__gpu_plan {
+    sw__gpu *gpu;
+    sw__op_desc d;                   /* of an op; points into this struct */
+    sw__desc desc[SW__GPU_MAX_REFS]; /* in, then out */
+    sw__attr attr;
+    char *name;
+    int n_bind;                      /* without workspace: bind[n_bind] is the workspace */
+    int n_launches, cap_launches;
+    sw__gpu_launch *launch;
+    size_t workspace;
+    int number;                      /* what its kernels REPORT as; set by gpu_op.c and gpu_kernel.c */
+    char note[112];
+} sw__gpu_plan;
+
+/* Adds a launch of a kernel that was asked for: the plan owns the kernel from here on, also if this fails. Then its
+ * arguments, in the order of the entry's parameters. */
+sw_status sw__gpu_add(sw__gpu_plan *p, sw__gpu_kernel *k, uint32_t groups_x, uint32_t groups_y, uint32_t groups_z,
+                      uint32_t local_x, uint32_t local_y, uint32_t local_z, const sw__gpu_arg *args, int n_args);
+#define SW_GPU_BIND(I) { .kind = SW_GPU_BUFFER, .bind = (I) }
+#define SW_GPU_INT(V) { .kind = SW_GPU_I64, .i = (V) }
+#define SW_GPU_FLOAT(V) { .kind = SW_GPU_F32, .f = (V) }
+
+/* The first bad index of a run, as REPORT leaves it in `errors`. */
+enum { SW_GPU_ERROR_SET, SW_GPU_ERROR_NUMBER, SW_GPU_ERROR_VALUE, SW_GPU_ERROR_EXTENT, SW_GPU_ERROR_AT,
+       SW_GPU_ERROR_WORDS };
+
+/* ---- backend.h's functions, for any driver -------------------------------------------------------------------------- */
+
+sw_status sw__gpu_kernel_build(sw__gpu *g, const sw__kernel *k, void **built, size_t *workspace);
+bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i);
+sw_status sw__gpu_op_plan(sw__gpu *g, const sw__op_desc *d, void **plan, size_t *workspace);
+void sw__gpu_plan_free(sw__gpu_plan *p);
+sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind);
+/* Waits, and tells of a bad index: SW_ERR_DATA. */
+sw_status sw__gpu_sync(sw__gpu *g);
+
+/* ---- ops taken whole (ops/) ----------------------------------------------------------------------------------------- */
+
+/* plan: adds launches, sets workspace and note. accepts: NULL: any strides. Dtypes: every one that infer lets through. */
+typedef struct sw__gpu_op {
+    bool (*accepts)(const sw__gpu *g, const sw__op_desc *d, int i);
+    sw_status (*plan)(sw__gpu_plan *p);
+} sw__gpu_op;
+extern const sw__gpu_op sw__gpu_ops[SW_OP_COUNT]; /* gpu_op.c */
+
+sw_status sw__gpu_matmul_plan(sw__gpu_plan *p);
+bool sw__gpu_matmul_accepts(const sw__gpu *g, const sw__op_desc *d, int i);
+sw_status sw__gpu_conv_plan(sw__gpu_plan *p);
+bool sw__gpu_conv_accepts(const sw__gpu *g, const sw__op_desc *d, int i);
+sw_status sw__gpu_pool_plan(sw__gpu_plan *p);
+sw_status sw__gpu_argreduce_plan(sw__gpu_plan *p);
+sw_status sw__gpu_scan_plan(sw__gpu_plan *p);
+sw_status sw__gpu_sort_plan(sw__gpu_plan *p);
+sw_status sw__gpu_scatter_plan(sw__gpu_plan *p);
+sw_status sw__gpu_embedding_grad_plan(sw__gpu_plan *p);
+
+#endif
