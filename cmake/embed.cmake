@@ -1,6 +1,6 @@
 # embed.cmake: writes a C file with the text of every portable/*.k, and sw__portable, which finds one by its name.
 # cmake -DOUT=file.c "-DFILES=a.k;b.k" -P embed.cmake. Arrays of bytes: C11 promises only 4095 characters of a string.
-set(text "/* made from src/kernel/portable/*.k by cmake/embed.cmake */\n#include \"kernel/target.h\"\n\n")
+set(text "/* made of the files of src/kernel/portable by cmake/embed.cmake */\n#include \"kernel/target.h\"\n\n")
 set(table "")
 foreach(file IN LISTS FILES)
   get_filename_component(name ${file} NAME_WE)

@@ -2,9 +2,9 @@
  * how whole ops are planned as lists of launches. A backend provides a driver (below); everything above it is here.
  *
  *   exec/compile.c ── kernel_build ──→ gpu_kernel.c ── sw__emit ──┐
- *                  └─ op_plan ───────→ gpu_op.c → ops/*.c ────────┴→ sw__gpu_want …  (texts are collected)
+ *                  └─ op_plan ───────→ gpu_op.c → ops/…  ────────┴→ sw__gpu_want …  (texts are collected)
  *                  └─ build ─────────→ gpu_build.c: one program of all that was asked for, from the cache or compiled
- *                  └─ *_launch, *_exec → gpu_launch.c: a plan's launches, arguments resolved, into the driver's queue */
+ *                  └─ launch, exec → gpu_launch.c: a plan's launches, arguments resolved, into the driver's queue */
 #ifndef SW_BACKEND_GPU_GPU_H
 #define SW_BACKEND_GPU_GPU_H
 
