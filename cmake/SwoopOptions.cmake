@@ -6,6 +6,7 @@ option(SWOOP_CHECKS "add the long checks (sanitizers, fuzzing, linters, packages
 option(SWOOP_WERROR "treat warnings as errors" OFF)
 option(SWOOP_FUZZ "build the libFuzzer targets tests/fuzz/fuzz_*.c (clang)" OFF)
 set(SWOOP_SANITIZE "" CACHE STRING "sanitizers for everything, e.g. \"address;undefined\" or \"thread\"")
+option(SWOOP_WITH_OPENCL "OpenCL devices (headers when building, the ICD loader at run time)" OFF)
 option(SWOOP_WITH_YAML "YAML run files (libcyaml)" ON)
 option(SWOOP_WITH_JSON "JSON: safetensors, checkpoints, run folders (jansson)" ON)
 option(SWOOP_WITH_ZLIB "gzip-compressed IDX and deflated NPZ (zlib)" ON)
@@ -75,5 +76,14 @@ endfunction()
 swoop_use_optional(YAML libcyaml-dev libcyaml)
 swoop_use_optional(JSON libjansson-dev jansson)
 swoop_use_optional(ZLIB zlib1g-dev zlib)
+
+# Of OpenCL only the headers are needed: the ICD loader is opened at run time (src/backend/opencl/cl_load.c).
+if(SWOOP_WITH_OPENCL)
+  find_path(OPENCL_INCLUDE_DIR CL/cl.h)
+  if(NOT OPENCL_INCLUDE_DIR)
+    message(FATAL_ERROR "OpenCL's headers are missing: apt install opencl-c-headers, or configure with -DSWOOP_WITH_OPENCL=OFF")
+  endif()
+  target_compile_definitions(swoop_flags INTERFACE SWOOP_HAVE_OPENCL=1)
+endif()
 
 message(STATUS "oneDNN ${dnnl_VERSION}, ${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}, ${CMAKE_BUILD_TYPE}")

@@ -106,38 +106,42 @@ static double whole_run(void)
 static void test_kill(void **state)
 {
     (void)state;
-    const double length = whole_run();
+    double length = whole_run();
     uint64_t random = 20260101;
-    int killed = 0;
-    for (int i = 0; i < 10; i++) {
+    int killed = 0, runs = 0;
+    for (; killed < 10 && runs < 60; runs++) {
         char name[32];
-        snprintf(name, sizeof name, "killed-%d", i);
+        snprintf(name, sizeof name, "killed-%d", runs);
         random = random * 6364136223846793005u + 1442695040888963407u;
         const double when = length * ((double)(random >> 40) / 16777216.0 * 0.9 + 0.05);
         const pid_t pid = start((const char *const[]){"--name", name, NULL});
         pause_for(when);
         kill(pid, SIGKILL);
-        const int status = wait_for(pid);
-        killed += WIFSIGNALED(status);
+        if (WIFSIGNALED(wait_for(pid))) killed++;
+        else length = when; /* the machine is faster now: it was done by then */
         finish(name);
         assert_same_model("whole", name);
     }
-    print_message("%d of 10 runs of %.2f s were killed before their end\n", killed, length);
-    assert_true(killed >= 5);
+    print_message("%d of %d runs were killed before their end\n", killed, runs);
+    assert_int_equal(killed, 10);
 }
 
 /* Ctrl-C: the step is finished, the state saved, 130 returned. */
 static void test_interrupt(void **state)
 {
     (void)state;
-    const double length = whole_run();
+    double length = whole_run();
     for (int signal_number = SIGINT, i = 0; i < 2; i++, signal_number = SIGTERM) {
         const char *name = i == 0 ? "interrupted" : "terminated";
-        const pid_t pid = start((const char *const[]){"--name", name, NULL});
-        pause_for(length * 0.5);
-        kill(pid, signal_number);
-        const int status = wait_for(pid);
-        assert_true(WIFEXITED(status));
+        int status = 0;
+        for (int tries = 0; tries < 10; tries++, length *= 0.8) { /* again if it was done before the signal came */
+            const pid_t pid = start((const char *const[]){"--name", name, "--exist-ok", NULL});
+            pause_for(length * 0.5);
+            kill(pid, signal_number);
+            status = wait_for(pid);
+            assert_true(WIFEXITED(status));
+            if (WEXITSTATUS(status) != 0) break;
+        }
         assert_int_equal(WEXITSTATUS(status), 130);
         finish(name);
         assert_same_model("whole", name);

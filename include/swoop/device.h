@@ -20,6 +20,8 @@ typedef struct sw_device_options {
 typedef struct sw_device_properties {
     char id[32];       /* "cpu", "cuda:0": what sw_device_open takes */
     char backend[16];  /* "cpu" */
+    char type[16];     /* "cpu", "gpu", "accelerator" */
+    char vendor[64];   /* "AMD"; "" if unknown */
     char name[128];    /* "Intel(R) Xeon(R) …" */
     char compute[128]; /* "2 cores, AVX-512, oneDNN 2.6.3" */
     char driver[64];   /* "-" where there is none */
@@ -32,8 +34,9 @@ typedef struct sw_device_properties {
 /* Fills at most max entries, returns how many there are. Real devices first; ref and null, which exist for checking
  * and planning, only if include_virtual. */
 SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtual);
-/* id: "auto" (SWOOP_DEVICE if set, else the best usable one), "cpu", "ref", "null", … An unknown id is
- * SW_ERR_ARGUMENT with the ids that exist; options may be NULL. */
+/* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, else the cpu), "cpu", "ref", "null", "opencl:1",
+ * or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
+ * exist; options may be NULL. */
 SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);

@@ -2,9 +2,14 @@
  * Between exec/device.c and the backends. */
 #include "backend/backend.h"
 
-extern const sw__backend sw__backend_cpu, sw__backend_ref, sw__backend_null;
+extern const sw__backend sw__backend_opencl, sw__backend_cpu, sw__backend_ref, sw__backend_null;
 
-const sw__backend *const sw__backends[] = {&sw__backend_cpu, &sw__backend_ref, &sw__backend_null, NULL};
+const sw__backend *const sw__backends[] = {
+#ifdef SWOOP_HAVE_OPENCL
+    &sw__backend_opencl,
+#endif
+    &sw__backend_cpu, &sw__backend_ref, &sw__backend_null, NULL,
+};
 
 const sw__backend *sw__backend_find(const char *name)
 {

@@ -1,8 +1,10 @@
 /* device.c: finding, opening and describing devices by name.
  * Top of the backends, under compile and everything that runs. */
 #include "exec/exec.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 static bool is_virtual(const sw__backend *b)
 {
@@ -36,7 +38,8 @@ int sw_device_list(sw_device_properties *out, int max, bool include_virtual)
     return n;
 }
 
-/* The best usable device: the backends stand in order of preference, devices in the backend's own order. */
+/* The best usable device: backends stand in order of preference, devices in the backend's own order. A processor through a
+ * GPU's interface is not what anybody wants: of CPUs only the cpu backend's is taken. */
 static sw_status find_auto(const sw__backend **backend, int *index)
 {
     for (const sw__backend *const *b = sw__backends; *b; b++) {
@@ -44,6 +47,7 @@ static sw_status find_auto(const sw__backend **backend, int *index)
         for (int i = 0; i < count; i++) {
             sw_device_properties p;
             if (describe(*b, i, &p) != SW_OK || !p.usable) continue;
+            if (strcmp(p.type, "cpu") == 0 && strcmp((*b)->name, "cpu") != 0) continue;
             *backend = *b;
             *index = i;
             return SW_OK;
@@ -52,24 +56,45 @@ static sw_status find_auto(const sw__backend **backend, int *index)
     return sw__fail(SW_ERR_DEVICE, "no usable device on this machine");
 }
 
+static bool contains(const char *text, const char *part)
+{
+    const size_t n = strlen(part);
+    for (; *text; text++)
+        if (strncasecmp(text, part, n) == 0) return true;
+    return false;
+}
+
+/* "cpu" is also "cpu:0", "opencl" is "opencl:0"; "opencl:amd" is the first whose name or vendor has "amd". */
+static bool is_meant(const sw__backend *b, int i, const sw_device_properties *p, const char *id)
+{
+    char with_index[48];
+    const size_t n = strlen(b->name);
+    snprintf(with_index, sizeof with_index, "%s:%d", b->name, i);
+    if (strcmp(id, p->id) == 0 || strcmp(id, with_index) == 0 || (i == 0 && strcmp(id, b->name) == 0)) return true;
+    if (strncmp(id, b->name, n) != 0 || id[n] != ':' || !id[n + 1] || isdigit((unsigned char)id[n + 1])) return false;
+    return contains(p->name, id + n + 1) || contains(p->vendor, id + n + 1);
+}
+
+/* Only the backend that the id names is asked: another's library may take long to open. */
 static sw_status find_named(const char *id, const sw__backend **backend, int *index)
 {
-    sw__text known = {0};
     for (const sw__backend *const *b = sw__backends; *b; b++) {
+        const size_t n = strlen((*b)->name);
+        if (strncmp(id, (*b)->name, n) != 0 || (id[n] && id[n] != ':')) continue;
         const int count = (*b)->count();
         for (int i = 0; i < count; i++) {
             sw_device_properties p;
-            if (describe(*b, i, &p) != SW_OK) continue;
-            /* "cpu" is also "cpu:0" */
-            char with_index[48];
-            snprintf(with_index, sizeof with_index, "%s:%d", (*b)->name, i);
-            if (strcmp(id, p.id) == 0 || strcmp(id, with_index) == 0) {
-                *backend = *b;
-                *index = i;
-                sw__text_free(&known);
-                return SW_OK;
-            }
-            sw__text_add(&known, "%s%s", known.len ? ", " : "", p.id);
+            if (describe(*b, i, &p) != SW_OK || !is_meant(*b, i, &p, id)) continue;
+            *backend = *b;
+            *index = i;
+            return SW_OK;
+        }
+    }
+    sw__text known = {0};
+    for (const sw__backend *const *b = sw__backends; *b; b++) {
+        for (int i = 0, count = (*b)->count(); i < count; i++) {
+            sw_device_properties p;
+            if (describe(*b, i, &p) == SW_OK) sw__text_add(&known, "%s%s", known.len ? ", " : "", p.id);
         }
     }
     const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s': choose from auto, %s", id,

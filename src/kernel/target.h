@@ -4,6 +4,7 @@
  * Text for a GPU is in one dialect, C with these macros, which a short prelude defines for OpenCL C (portable/opencl.k)
  * and CUDA C (portable/cuda.k); what both share is in portable/common.k:
  *   KERNEL(name)                     opens an entry point: KERNEL(sw_x)(BUF(a), BUF(b), i64 n) { … }
+ *   SIZED_KERNEL(name, x, y, z)      the same for a group of x * y * z work-items, literals: to be preferred
  *   BUF(a), AT(float, a)             a buffer parameter: pointer and byte offset; and its address as GLOBAL float *
  *   GLOBAL, LOCAL_ARRAY(T, a, n), LOCAL   address spaces: a pointer's, an array of a work-group, a pointer to such
  *   GROUP(d), LANE(d), LANES(d)      number of the group, of the work-item in it, of work-items in a group; d = 0 … 2

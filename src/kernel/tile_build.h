@@ -71,7 +71,7 @@ int32_t sw__scaled(const sw__builder *b, int32_t mul);        /* the operand of 
 int32_t sw__sqrt_operand(const sw__builder *b, int32_t v);    /* of a SQRT_FMA */
 bool sw__stored(const sw__builder *b, int32_t v);
 /* ---- tile_code.c ------------------------------------------------------------------------------------------------- */
-void sw__emit(sw__builder *b, int block, sw__tinst i);
+void sw__tile_emit(sw__builder *b, int block, sw__tinst i);
 uint16_t sw__value_slot(sw__builder *b, int block, int32_t v); /* where v's result goes */
 /* The operand as a vector of `len`, or (scalar != NULL) as it is if that is one number; then *scalar is set. */
 uint16_t sw__operand(sw__builder *b, int block, int32_t v, int len, bool *scalar);

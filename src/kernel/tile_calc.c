@@ -24,7 +24,7 @@ static void emit_fma(sw__builder *b, int block, int32_t v, int len)
     const uint16_t z = sw__operand(b, block, other, len, y_scalar ? &z_scalar : NULL);
     const int variant = !y_scalar ? 0 : z_scalar ? 2 : 1;
     static const char *const names[3] = { "fma", "fms", "fnma" };
-    sw__emit(b, block, (sw__tinst){ .fn = b->table.calc->fma[form][variant], .d = sw__value_slot(b, block, v), .a = x,
+    sw__tile_emit(b, block, (sw__tinst){ .fn = b->table.calc->fma[form][variant], .d = sw__value_slot(b, block, v), .a = x,
                                     .b = y,
                                 .c = z, .len = (uint8_t)len, .name = names[form] });
 }
@@ -49,7 +49,7 @@ static void emit_axpby(sw__builder *b, int block, int32_t v, int len)
         t.name = "axpby2";
     }
     t.d = sw__value_slot(b, block, v);
-    sw__emit(b, block, t);
+    sw__tile_emit(b, block, t);
 }
 
 static void emit_sqrt_fma(sw__builder *b, int block, int32_t v, int len)
@@ -63,7 +63,7 @@ static void emit_sqrt_fma(sw__builder *b, int block, int32_t v, int len)
     t.b = sw__operand(b, block, root == b->k->inst[mul].a ? b->k->inst[mul].b : b->k->inst[mul].a, len, &scalar);
     t.c = sw__operand(b, block, other, len, &scalar);
     t.d = sw__value_slot(b, block, v);
-    sw__emit(b, block, t);
+    sw__tile_emit(b, block, t);
 }
 
 static void emit_sub_div(sw__builder *b, int block, int32_t v, int len)
@@ -75,7 +75,7 @@ static void emit_sub_div(sw__builder *b, int block, int32_t v, int len)
     t.c = sw__operand(b, block, i->a, len, NULL);
     t.e = sw__operand(b, block, div->b, len, NULL);
     t.d = sw__value_slot(b, block, v);
-    sw__emit(b, block, t);
+    sw__tile_emit(b, block, t);
 }
 
 /* The scalar operand of a scaling MUL. */
@@ -118,7 +118,7 @@ static void emit_adam(sw__builder *b, int block, int32_t v, int len)
     more[SW__ADAM_M] = sw__value_slot(b, block, m);
     more[SW__ADAM_V] = sw__value_slot(b, block, w);
     t.d = sw__value_slot(b, block, v);
-    sw__emit(b, block, t);
+    sw__tile_emit(b, block, t);
 }
 
 static void emit_where_lt(sw__builder *b, int block, int32_t v, int len)
@@ -132,7 +132,7 @@ static void emit_where_lt(sw__builder *b, int block, int32_t v, int len)
     t.e = sw__operand(b, block, i->c, len, NULL);
     t.fn = b->table.calc->where_lt[x_scalar ? SW__SV : y_scalar ? SW__VS : SW__VV];
     t.d = sw__value_slot(b, block, v);
-    sw__emit(b, block, t);
+    sw__tile_emit(b, block, t);
 }
 
 static void emit_plain(sw__builder *b, int block, int32_t v, int len)
@@ -159,7 +159,7 @@ static void emit_plain(sw__builder *b, int block, int32_t v, int len)
         t.fn = fn[x_scalar ? SW__SV : y_scalar ? SW__VS : SW__VV];
     }
     t.d = sw__value_slot(b, block, v);
-    sw__emit(b, block, t);
+    sw__tile_emit(b, block, t);
 }
 
 void sw__emit_calc(sw__builder *b, int block, int32_t v, int len)

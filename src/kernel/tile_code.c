@@ -19,7 +19,7 @@ static uint16_t new_slot(sw__builder *b, int area, size_t size, int len)
     return (uint16_t)p->n_slots++;
 }
 
-void sw__emit(sw__builder *b, int block, sw__tinst i)
+void sw__tile_emit(sw__builder *b, int block, sw__tinst i)
 {
     sw__block *const code = &b->p->block[block];
     if (b->st != SW_OK) return;
@@ -114,7 +114,7 @@ uint16_t sw__operand(sw__builder *b, int block, int32_t v, int len, bool *scalar
     const int to = block == SW__BLK_POST ? SW__LEN_COLS : SW__LEN_TILE;
     const uint16_t d = new_slot(b, SW__AREA_THREAD, size, to);
     const sw__tfn *const fn = single ? b->table.move->splat : b->table.move->expand;
-    sw__emit(b, at, (sw__tinst){ .fn = fn[size], .d = d, .a = s, .len = (uint8_t)to, .name = single ?
+    sw__tile_emit(b, at, (sw__tinst){ .fn = fn[size], .d = d, .a = s, .len = (uint8_t)to, .name = single ?
                                  "splat" : "expand" });
     b->spread[at][v] = d;
     return d;
@@ -197,7 +197,7 @@ uint16_t sw__value_slot(sw__builder *b, int block, int32_t v)
 
 static void emit_cast(sw__builder *b, int block, uint16_t d, sw_dtype to, uint16_t a, sw_dtype from, int len)
 {
-    sw__emit(b, block, (sw__tinst){ .fn = b->table.calc->cast[to][from], .d = d, .a = a, .len = (uint8_t)len,
+    sw__tile_emit(b, block, (sw__tinst){ .fn = b->table.calc->cast[to][from], .d = d, .a = a, .len = (uint8_t)len,
                                     .name = "cast" });
 }
 
@@ -214,13 +214,13 @@ static void emit_load(sw__builder *b, int block, int32_t v)
         const uint16_t s = sw__value_slot(b, block, v);
         if (b->st != SW_OK) return;
         b->p->slot[s].area = SW__AREA_NONE;
-        sw__emit(b, block, (sw__tinst){ .fn = sw__tile_bind, .d = s, .access = a, .len = (uint8_t)len,
+        sw__tile_emit(b, block, (sw__tinst){ .fn = sw__tile_bind, .d = s, .access = a, .len = (uint8_t)len,
                                         .name = "bind" });
         return;
     }
     const uint16_t s = type == memory ? sw__value_slot(b, block, v) : new_slot(b, area_of(block),
                                                                                sw_dtype_size(memory), len);
-    sw__emit(b, block, (sw__tinst){ .fn = sw__tile_load, .d = s, .access = a, .len = (uint8_t)len, .name = "load" });
+    sw__tile_emit(b, block, (sw__tinst){ .fn = sw__tile_load, .d = s, .access = a, .len = (uint8_t)len, .name = "load" });
     if (type != memory) emit_cast(b, block, sw__value_slot(b, block, v), type, s, memory, len);
 }
 
@@ -231,7 +231,7 @@ static void emit_index(sw__builder *b, int block, int32_t v)
     if (!a) return;
     a->reg_size = (uint32_t)value_size(b, v);
     a->iota = b->table.move->iota[i->dtype];
-    sw__emit(b, block, (sw__tinst){ .fn = sw__tile_load, .d = sw__value_slot(b, block, v), .access = a,
+    sw__tile_emit(b, block, (sw__tinst){ .fn = sw__tile_load, .d = sw__value_slot(b, block, v), .access = a,
                                 .len = (uint8_t)length_in(block, b->value[v].cls), .name = "index" });
 }
 
@@ -267,7 +267,7 @@ static void emit_gather(sw__builder *b, int block, int32_t v)
     const uint16_t x = index_operand(b, index_block, i->a, index_len);
     const uint16_t s = type == memory ? sw__value_slot(b, block, v) : new_slot(b, area_of(block),
                                                                                sw_dtype_size(memory), len);
-    sw__emit(b, block, (sw__tinst){ .fn = sw__tile_gather, .d = s, .a = x, .access = a, .len = (uint8_t)len,
+    sw__tile_emit(b, block, (sw__tinst){ .fn = sw__tile_gather, .d = s, .a = x, .access = a, .len = (uint8_t)len,
                                     .name = "gather" });
     if (type != memory) emit_cast(b, block, sw__value_slot(b, block, v), type, s, memory, len);
 }
@@ -291,7 +291,7 @@ static void emit_random(sw__builder *b, int block, int32_t v)
     a->key[1] = i->stream;
     const uint16_t element = sw__operand(b, block, i->a, len, NULL);
     const uint16_t count = i->b >= 0 ? natural(b, block, i->b) : constant_slot(b, &zero, sizeof zero);
-    sw__emit(b, block, (sw__tinst){ .fn = b->table.calc->random, .d = sw__value_slot(b, block, v), .a = element,
+    sw__tile_emit(b, block, (sw__tinst){ .fn = b->table.calc->random, .d = sw__value_slot(b, block, v), .a = element,
                                     .b = count,
                                 .access = a, .len = (uint8_t)len, .name = "random" });
 }
@@ -341,7 +341,7 @@ static void emit_reduce(sw__builder *b, int block, int32_t v)
     else if (i->op == SW_OP_REDUCE_SUM && i->dtype == SW_F32) t.fn = dot ? table->dot_cols : table->fast_cols_sum;
     else t.fn = table->cols[op][i->dtype];
     if (p->mode != SW__MODE_ROWS) t.d = 0;
-    sw__emit(b, block, t);
+    sw__tile_emit(b, block, t);
 }
 
 /* ---- stores ------------------------------------------------------------------------------------------------------ */
@@ -370,7 +370,7 @@ static void prepare_direct(sw__builder *b, int block, int32_t j)
     memory_side(b, a, true);
     const uint16_t s = sw__value_slot(b, block, i->a);
     if (b->st != SW_OK) return;
-    sw__emit(b, block, (sw__tinst){ .fn = sw__tile_bind_store, .d = s, .access = a, .len = SW__LEN_TILE,
+    sw__tile_emit(b, block, (sw__tinst){ .fn = sw__tile_bind_store, .d = s, .access = a, .len = SW__LEN_TILE,
                                     .name = "bind_store" });
 }
 
@@ -394,7 +394,7 @@ static void emit_store(sw__builder *b, int block, int32_t j)
     if (b->st != SW_OK) return;
     const sw__access *const done = direct_access(b, block, s, i->buffer);
     if (done) {
-        sw__emit(b, block, (sw__tinst){ .fn = sw__tile_store_direct, .a = s, .access = done, .len = (uint8_t)len,
+        sw__tile_emit(b, block, (sw__tinst){ .fn = sw__tile_store_direct, .a = s, .access = done, .len = (uint8_t)len,
                                         .name = "stored" });
         return;
     }
@@ -406,7 +406,7 @@ static void emit_store(sw__builder *b, int block, int32_t j)
     sw__access *const a = new_access(b, i, block, b->value[j].cls);
     if (!a) return;
     memory_side(b, a, true);
-    sw__emit(b, block, (sw__tinst){ .fn = sw__tile_store, .a = s, .access = a, .len = (uint8_t)len, .name = "store" });
+    sw__tile_emit(b, block, (sw__tinst){ .fn = sw__tile_store, .a = s, .access = a, .len = (uint8_t)len, .name = "store" });
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */

@@ -213,7 +213,7 @@ static void find_spans(sw__tile_program *p)
     for (int32_t j = 0; j < k->n_insts; j++) {
         const sw__inst *const i = &k->inst[j];
         if (i->kop != SW_K_LOAD && i->kop != SW_K_GATHER && i->kop != SW_K_STORE) continue;
-        int64_t lo = i->offset, hi = i->offset;
+        int64_t lo = i->offset, hi = lo;
         for (int x = 0; x < k->rank; x++) {
             const int64_t reach = i->stride[x] * SW_MAX(k->extent[x] - 1, 0);
             *(reach < 0 ? &lo : &hi) += reach;

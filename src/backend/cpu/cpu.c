@@ -71,6 +71,8 @@ static sw_status cpu_properties(int index, sw_device_properties *p)
     memset(p, 0, sizeof *p);
     snprintf(p->id, sizeof p->id, "cpu");
     snprintf(p->backend, sizeof p->backend, "cpu");
+    snprintf(p->type, sizeof p->type, "cpu");
+    (void)file_value("/proc/cpuinfo", "vendor_id", p->vendor, sizeof p->vendor);
     if (!file_value("/proc/cpuinfo", "model name", p->name, sizeof p->name)) snprintf(p->name, sizeof p->name, "CPU");
     p->compute_units = usable_cores();
     char version[32] = "missing";

@@ -43,6 +43,7 @@ typedef struct sw__gpu_driver {
 /* ---- device -------------------------------------------------------------------------------------------------------- */
 
 typedef struct sw__gpu_kernel sw__gpu_kernel;
+typedef struct sw__gpu_plan sw__gpu_plan;
 typedef struct sw__gpu {
     const sw__gpu_driver *driver;
     void *dev;                 /* the driver's */
@@ -51,6 +52,7 @@ typedef struct sw__gpu {
     sw__target target;
     sw__traits traits;
     sw__gpu_kernel *kernels;   /* all that live; gpu_build.c */
+    sw__gpu_plan *plans;       /* all that live; gpu_launch.c */
     uint32_t n_numbers;        /* REPORT numbers given out */
     void *errors;              /* device buffer of SW_GPU_ERROR_WORDS i64 */
     bool checked;              /* something that may report ran since the last look */
@@ -69,6 +71,7 @@ sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, cons
 void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k);
 /* Compiles all that was asked for and is not there, in one program. */
 sw_status sw__gpu_build(sw__gpu *g);
+void *sw__gpu_kernel_handle(const sw__gpu_kernel *k); /* the driver's; NULL before it is built */
 
 /* An instance of portable/FILE.k: the file with NAME and the given macros defined, e.g. {"TILE_M", 8}; text macros have
  * `text`. The file's entry point is KERNEL(NAME), its functions FN(name); NAME comes from file and macros, so equal
@@ -96,8 +99,9 @@ typedef struct sw__gpu_launch {
 
 #define SW__GPU_MAX_REFS 8
 /* What kernel_build and op_plan make: launches in order. */
-typedef struct sw__gpu_plan {
+struct sw__gpu_plan {
     sw__gpu *gpu;
+    sw__gpu_plan *next;              /* of the device's list */
     sw__op_desc d;                   /* of an op; points into this struct */
     sw__desc desc[SW__GPU_MAX_REFS]; /* in, then out */
     sw__attr attr;
@@ -106,9 +110,9 @@ typedef struct sw__gpu_plan {
     int n_launches, cap_launches;
     sw__gpu_launch *launch;
     size_t workspace;
-    int number;                      /* what its kernels REPORT as; set by gpu_op.c and gpu_kernel.c */
+    int number;                      /* what its kernels REPORT as; set by sw__gpu_plan_new */
     char note[112];
-} sw__gpu_plan;
+};
 
 /* Adds a launch of a kernel that was asked for: the plan owns the kernel from here on, also if this fails. Then its
  * arguments, in the order of the entry's parameters. */
@@ -127,6 +131,7 @@ enum { SW_GPU_ERROR_SET, SW_GPU_ERROR_NUMBER, SW_GPU_ERROR_VALUE, SW_GPU_ERROR_E
 sw_status sw__gpu_kernel_build(sw__gpu *g, const sw__kernel *k, void **built, size_t *workspace);
 bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i);
 sw_status sw__gpu_op_plan(sw__gpu *g, const sw__op_desc *d, void **plan, size_t *workspace);
+sw_status sw__gpu_plan_new(sw__gpu *g, const char *name, sw__gpu_plan **out);
 void sw__gpu_plan_free(sw__gpu_plan *p);
 sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind);
 /* Waits, and tells of a bad index: SW_ERR_DATA. */

@@ -1,0 +1,277 @@
+/* gpu_build.c: kernels that were asked for become one program: from the cache on disk, or compiled. A kernel is known by
+ * its text, so that equal ones are compiled and kept once per device. See gpu.h; the cache is kernel/cache.h. */
+#include "backend/gpu/gpu.h"
+
+#include "kernel/cache.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <xxhash.h>
+
+typedef struct module { void *handle; int users; } module; /* users: kernels */
+
+struct sw__gpu_kernel {
+    sw__gpu_kernel *next;
+    uint64_t hash;           /* of text */
+    char *text, *entry, *wanted_by;
+    int users;
+    module *module;          /* NULL: asked for, not built */
+    void *handle;
+};
+
+/* ---- asking -------------------------------------------------------------------------------------------------------- */
+
+static void drop_module(sw__gpu *g, module *m)
+{
+    if (m == NULL || --m->users > 0) return;
+    g->driver->unload(g->dev, m->handle);
+    sw__free(m);
+}
+
+static void free_kernel(sw__gpu *g, sw__gpu_kernel *k)
+{
+    if (k->handle != NULL) g->driver->kernel_free(g->dev, k->handle);
+    drop_module(g, k->module);
+    sw__free(k->text);
+    sw__free(k->entry);
+    sw__free(k->wanted_by);
+    sw__free(k);
+}
+
+sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, sw__gpu_kernel **out)
+{
+    const uint64_t hash = XXH3_64bits(text, strlen(text));
+    for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        if (k->hash != hash || strcmp(k->entry, entry) != 0 || strcmp(k->text, text) != 0) continue;
+        k->users++;
+        *out = k;
+        return SW_OK;
+    }
+    sw__gpu_kernel *const k = sw__calloc(1, sizeof *k);
+    if (k == NULL) return sw__no_memory(sizeof *k, "a kernel");
+    k->hash = hash;
+    k->users = 1;
+    k->text = sw__strdup(text);
+    k->entry = sw__strdup(entry);
+    k->wanted_by = sw__strdup(wanted_by);
+    if (k->text == NULL || k->entry == NULL || k->wanted_by == NULL) {
+        free_kernel(g, k);
+        return sw__no_memory(strlen(text), "a kernel's text");
+    }
+    sw__gpu_kernel **last = &g->kernels; /* at the end: programs hold kernels in the order of asking */
+    while (*last != NULL) last = &(*last)->next;
+    *last = *out = k;
+    return SW_OK;
+}
+
+void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k)
+{
+    if (k == NULL || --k->users > 0) return;
+    sw__gpu_kernel **p = &g->kernels;
+    while (*p != k) p = &(*p)->next;
+    *p = k->next;
+    free_kernel(g, k);
+}
+
+void *sw__gpu_kernel_handle(const sw__gpu_kernel *k)
+{
+    return k->handle;
+}
+
+sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *file, const sw__gpu_macro *macros, int n,
+                                sw__gpu_kernel **out)
+{
+    const char *const body = sw__portable(file);
+    if (body == NULL) return sw__fail(SW_ERR_DEVICE, "there is no portable kernel '%s'", file);
+    sw__text head = {0}, text = {0};
+    for (int i = 0; i < n; i++) {
+        sw__text_add(&head, "#define %s ", macros[i].name);
+        if (macros[i].text != NULL) sw__text_add(&head, "%s\n", macros[i].text);
+        else sw__text_add(&head, "%lld\n", (long long)macros[i].value);
+    }
+    const uint64_t hash = XXH3_64bits_withSeed(head.s != NULL ? head.s : "", head.len, XXH3_64bits(body, strlen(body)));
+    char entry[96];
+    snprintf(entry, sizeof entry, "sw_%.60s_%016llx", file, (unsigned long long)hash);
+    sw__text_add(&text, "#define NAME %s\n%s#line 1 \"%s.k\"\n%s\n#undef NAME\n", entry, head.s != NULL ? head.s : "", file,
+                 body);
+    for (int i = 0; i < n; i++) sw__text_add(&text, "#undef %s\n", macros[i].name);
+    sw_status st = head.failed || text.failed ? sw__no_memory(text.len, "a kernel's text") : SW_OK;
+    if (st == SW_OK) st = sw__gpu_want(g, wanted_by, text.s, entry, out);
+    sw__text_free(&head);
+    sw__text_free(&text);
+    return st;
+}
+
+/* ---- the program's text --------------------------------------------------------------------------------------------- */
+
+static void add_prelude(const sw__gpu *g, sw__text *t)
+{
+    if (g->target.fp64) sw__text_add(t, "#define SW_FP64 1\n");
+    if (g->target.serial) sw__text_add(t, "#define SW_SERIAL 1\n");
+    const char *const dialect = sw__portable(g->target.lang == SW_LANG_CUDA ? "cuda" : "opencl");
+    const char *const common = sw__portable("common");
+    sw__text_put(t, dialect, strlen(dialect));
+    sw__text_put(t, common, strlen(common));
+}
+
+/* An entry of a text that an earlier kernel of this program has brought. */
+static bool is_there(const sw__gpu *g, const sw__gpu_kernel *k)
+{
+    for (const sw__gpu_kernel *e = g->kernels; e != k; e = e->next)
+        if (e->module == NULL && e->hash == k->hash && strcmp(e->text, k->text) == 0) return true;
+    return false;
+}
+
+static void add_kernel(const sw__gpu_kernel *k, sw__text *t)
+{
+    sw__text_add(t, "#line 1 \"kernel\"\n");
+    sw__text_put(t, k->text, strlen(k->text));
+}
+
+/* ---- compile errors -------------------------------------------------------------------------------------------------- */
+
+/* The lines around the first "file:line" of a compiler's log, numbered. */
+static void quote(const char *log, const sw__gpu_kernel *k, sw__text *out)
+{
+    char file[64] = "";
+    long line = 0;
+    for (const char *p = log; (p = strchr(p, ':')) != NULL; p++) {
+        char *end;
+        line = strtol(p + 1, &end, 10);
+        if (end == p + 1 || line <= 0) continue;
+        const char *s = p;
+        while (s > log && strchr(" \n\t\"<>/", s[-1]) == NULL) s--;
+        snprintf(file, sizeof file, "%.*s", (int)SW_MIN(p - s, 63), s);
+        break;
+    }
+    char *const dot = strstr(file, ".k");
+    if (dot != NULL) *dot = '\0';
+    const char *text = dot != NULL ? sw__portable(file) : NULL;
+    if (text == NULL) text = k->text;
+    for (long at = 1; text != NULL && *text != '\0'; at++) {
+        const size_t n = strcspn(text, "\n");
+        if (at >= line - 2 && at <= line + 2) sw__text_add(out, "\n%s%4ld | %.*s", at == line ? ">" : " ", at, (int)n, text);
+        text += n + (text[n] == '\n');
+    }
+}
+
+/* Which of the kernels does not compile: each by itself. The message of the failure is replaced. */
+static sw_status blame(sw__gpu *g, sw_status st)
+{
+    for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        if (k->module != NULL || is_there(g, k)) continue;
+        sw__text t = {0}, lines = {0};
+        void *alone = NULL;
+        add_prelude(g, &t);
+        add_kernel(k, &t);
+        const sw_status mine = t.failed ? SW_ERR_MEMORY : g->driver->compile(g->dev, t.s, &alone);
+        sw__text_free(&t);
+        if (mine == SW_OK) {
+            g->driver->unload(g->dev, alone);
+            continue;
+        }
+        char log[700];
+        snprintf(log, sizeof log, "%.699s", sw_error());
+        quote(log, k, &lines);
+        st = sw__fail(mine, "%s: kernel %s of %s does not compile: %s%.300s", g->backend, k->entry, k->wanted_by, log,
+                      lines.s != NULL ? lines.s : "");
+        sw__text_free(&lines);
+        return st;
+    }
+    return st;
+}
+
+/* ---- building -------------------------------------------------------------------------------------------------------- */
+
+/* From the cache, or NULL. What the driver does not take any more is compiled again. */
+static void *from_cache(sw__gpu *g, const char *key, size_t n)
+{
+    void *bytes = NULL, *handle = NULL;
+    size_t size = 0;
+    if (sw__kcache_get(key, n, &bytes, &size) != SW_OK || bytes == NULL) return NULL;
+    if (g->driver->load(g->dev, bytes, size, &handle) != SW_OK) {
+        sw__log(SW_LOG_INFO, "%s: a cached program cannot be used (%s); it is compiled again", g->backend, sw_error());
+        handle = NULL;
+    }
+    sw__free(bytes);
+    if (handle != NULL) g->cached++;
+    return handle;
+}
+
+static void to_cache(sw__gpu *g, const char *key, size_t n, void *handle)
+{
+    void *bytes = NULL;
+    size_t size = 0;
+    if (g->driver->binary(g->dev, handle, &bytes, &size) != SW_OK) {
+        sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
+        return;
+    }
+    if (sw__kcache_put(key, n, bytes, size) != SW_OK)
+        sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
+    sw__free(bytes);
+}
+
+/* All entries, or none: kernels that were asked for stay asked for if one of them fails. */
+static sw_status take_entries(sw__gpu *g, module *m)
+{
+    sw_status st = SW_OK;
+    for (sw__gpu_kernel *k = g->kernels; k != NULL && st == SW_OK; k = k->next) {
+        if (k->module != NULL || k->handle != NULL) continue;
+        st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
+        if (st != SW_OK) sw__prefix(st, "%s: kernel %s of %s", g->backend, k->entry, k->wanted_by);
+    }
+    for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        if (k->module != NULL || k->handle == NULL) continue;
+        if (st == SW_OK) {
+            k->module = m;
+            m->users++;
+            continue;
+        }
+        g->driver->kernel_free(g->dev, k->handle);
+        k->handle = NULL;
+    }
+    return st;
+}
+
+static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, module **out)
+{
+    module *const m = sw__calloc(1, sizeof *m);
+    if (m == NULL) return sw__no_memory(sizeof *m, "a program of kernels");
+    m->users = 1; /* ours, until the kernels have it */
+    const double start = sw__now();
+    m->handle = from_cache(g, key->s, key->len);
+    const bool cached = m->handle != NULL;
+    sw_status st = cached ? SW_OK : g->driver->compile(g->dev, text, &m->handle);
+    if (st != SW_OK) {
+        sw__free(m);
+        return blame(g, st);
+    }
+    if (!cached) {
+        g->compiled++;
+        to_cache(g, key->s, key->len, m->handle);
+    }
+    sw__log(SW_LOG_INFO, "%s: a program of %zu bytes %s in %.0f ms", g->backend, strlen(text),
+            cached ? "loaded" : "compiled", (sw__now() - start) * 1e3);
+    *out = m;
+    return SW_OK;
+}
+
+sw_status sw__gpu_build(sw__gpu *g)
+{
+    sw__text key = {0};
+    bool any = false;
+    sw__text_put(&key, g->key, sizeof g->key);
+    add_prelude(g, &key);
+    for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        if (k->module != NULL) continue;
+        any = true;
+        if (!is_there(g, k)) add_kernel(k, &key);
+    }
+    module *m = NULL;
+    sw_status st = key.failed ? sw__no_memory(key.len, "a program's text") : SW_OK;
+    if (st == SW_OK && any) st = make_module(g, &key, key.s + sizeof g->key, &m);
+    if (st == SW_OK && any) st = take_entries(g, m);
+    sw__text_free(&key);
+    drop_module(g, m);
+    return st;
+}

@@ -1,0 +1,39 @@
+/* gpu_op.c: ops taken whole: the table of them, and their plans. Between backend.h and ops/. */
+#include "backend/gpu/gpu.h"
+
+const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
+    [SW_OP_VAR] = {NULL, NULL},
+};
+
+bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i)
+{
+    const sw__gpu_op *const op = &sw__gpu_ops[d->op];
+    return op->accepts == NULL || op->accepts(g, d, i);
+}
+
+sw_status sw__gpu_op_plan(sw__gpu *g, const sw__op_desc *d, void **plan, size_t *workspace)
+{
+    const char *const op = sw__op_table[d->op].name;
+    if (sw__gpu_ops[d->op].plan == NULL || d->n_in + d->n_out > SW__GPU_MAX_REFS)
+        return sw__fail(SW_ERR_UNSUPPORTED, "%s: %s is not taken whole", g->backend, op);
+    sw__gpu_plan *p = NULL;
+    SW_TRY(sw__gpu_plan_new(g, d->name, &p));
+    p->d = *d;
+    if (d->attr != NULL) p->attr = *d->attr;
+    for (int i = 0; i < d->n_in; i++) p->desc[i] = d->in[i];
+    for (int i = 0; i < d->n_out; i++) p->desc[d->n_in + i] = d->out[i];
+    p->d.attr = &p->attr;
+    p->d.in = p->desc;
+    p->d.out = p->desc + d->n_in;
+    p->d.name = p->name;
+    p->n_bind = d->n_in + d->n_out;
+    const sw_status st = sw__gpu_ops[d->op].plan(p);
+    if (st != SW_OK) {
+        sw__prefix(st, "%s: %s '%s'", g->backend, op, p->name);
+        sw__gpu_plan_free(p);
+        return st;
+    }
+    *workspace = p->workspace;
+    *plan = p;
+    return SW_OK;
+}

@@ -1,0 +1,84 @@
+/* cl.h: what the files of the OpenCL backend share: the API as loaded, the list of devices, the open device.
+ * cl_load.c opens the ICD loader; cl_devices.c lists; cl_driver.c is memory, programs, launches (gpu.h's driver);
+ * cl.c is the backend's table of functions. */
+#ifndef SW_BACKEND_OPENCL_CL_H
+#define SW_BACKEND_OPENCL_CL_H
+
+#include "backend/gpu/gpu.h"
+
+#define CL_TARGET_OPENCL_VERSION 120
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl.h>
+
+/* Every function that is called, all of OpenCL 1.2: one that is missing makes the library unusable. */
+#define SW_CL_FUNCTIONS(X)                                                                                             \
+    X(clBuildProgram)                                                                                                  \
+    X(clCreateBuffer)                                                                                                  \
+    X(clCreateCommandQueue)                                                                                            \
+    X(clCreateContext)                                                                                                 \
+    X(clCreateKernel)                                                                                                  \
+    X(clCreateProgramWithBinary)                                                                                       \
+    X(clCreateProgramWithSource)                                                                                       \
+    X(clEnqueueFillBuffer)                                                                                             \
+    X(clEnqueueNDRangeKernel)                                                                                          \
+    X(clEnqueueReadBuffer)                                                                                             \
+    X(clEnqueueWriteBuffer)                                                                                            \
+    X(clFinish)                                                                                                        \
+    X(clFlush)                                                                                                         \
+    X(clGetDeviceIDs)                                                                                                  \
+    X(clGetDeviceInfo)                                                                                                 \
+    X(clGetKernelWorkGroupInfo)                                                                                        \
+    X(clGetPlatformIDs)                                                                                                \
+    X(clGetPlatformInfo)                                                                                               \
+    X(clGetProgramBuildInfo)                                                                                           \
+    X(clGetProgramInfo)                                                                                                \
+    X(clReleaseCommandQueue)                                                                                           \
+    X(clReleaseContext)                                                                                                \
+    X(clReleaseKernel)                                                                                                 \
+    X(clReleaseMemObject)                                                                                              \
+    X(clReleaseProgram)                                                                                                \
+    X(clSetKernelArg)
+
+typedef struct sw__cl_api {
+#define SW_CL_POINTER(f) __typeof__(&f) f;
+    SW_CL_FUNCTIONS(SW_CL_POINTER)
+#undef SW_CL_POINTER
+} sw__cl_api;
+
+/* Opens the library once: SWOOP_OPENCL_LIBRARY, else libOpenCL.so.1. SW_ERR_UNSUPPORTED says what to install. */
+sw_status sw__cl_load(const sw__cl_api **out);
+
+/* ---- devices (cl_devices.c) ------------------------------------------------------------------------------------------ */
+
+#define SW_CL_MAX_DEVICES 64
+typedef struct sw__cl_entry {
+    cl_platform_id platform;
+    cl_device_id id;
+    cl_device_type type;
+    char name[128], vendor[64], platform_name[64], device_version[96], driver[96];
+    char unusable[160];        /* "" or why */
+    cl_uint units, clock;      /* compute units, MHz */
+    cl_ulong memory, max_alloc, local;
+    size_t max_group, max_local[3], max_parameter;
+    bool fp64, fp16, subgroups;
+} sw__cl_entry;
+/* All devices of all platforms, in the loader's order; the list is made once. 0 without a library. */
+int sw__cl_devices(const sw__cl_entry **list);
+
+/* ---- the open device --------------------------------------------------------------------------------------------------- */
+
+typedef struct sw__cl {
+    const sw__cl_api *api;
+    const sw__cl_entry *entry;
+    cl_context context;
+    cl_command_queue queue;
+    sw__gpu gpu;
+} sw__cl;
+
+extern const sw__gpu_driver sw__cl_driver;
+
+/* A failed call as a status: "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)". */
+sw_status sw__cl_fail(cl_int code, const char *call);
+const char *sw__cl_code(cl_int code);
+
+#endif
