@@ -330,6 +330,69 @@ SW_UNUSED static sw_status make_graph(trial *t, bool only_loss, sw_graph **out)
     return sw_graph_status(g);
 }
 
+/* ---- trials of a case ---------------------------------------------------------------------------------------------- */
+
+static bool has_special_fill(const ops_case *c)
+{
+    for (int i = 0; i < MAX_OPERANDS; i++) {
+        const fill f = c->in[i].fill;
+        if (f == SPECIAL_ROWS || f == SPECIAL_COLS || f == DISTINCT || f == PROBABILITIES || f == SHUFFLED) return true;
+    }
+    return false;
+}
+
+/* Does the route make sense for the case's operands? Values that depend on their place must stay there. */
+static bool route_fits(const ops_case *c, const trial *t, route r)
+{
+    bool any_axis = false;
+    for (int i = 0; i < t->n_in; i++) any_axis = any_axis || t->in[i].rank > (r == PERMUTED ? 1 : 0);
+    if (r == PLAIN) return true;
+    if (!any_axis || c->op == SW_OP_INPUT) return false;
+    if (c->op == SW_OP_BATCH_NORM && r == EXPANDED) return false; /* equal images: variance 0, 1/sqrt(eps) of noise */
+    if (r == SLICED || r == PERMUTED) return !has_special_fill(c) || c->in[0].fill == DISTINCT;
+    return !has_special_fill(c) && c->in[0].fill != TIES;
+}
+
+static trial trial_of(const ops_case *c, route r, int order)
+{
+    trial t = { .c = c, .route = r, .order = order };
+    memcpy(t.in, c->in, sizeof t.in);
+    while (t.n_in < MAX_OPERANDS && c->in[t.n_in].fill) t.n_in++;
+    return t;
+}
+
+static void each_shape(const ops_case *c, void (*visit)(trial *t))
+{
+    static const operand shapes[] = {
+        { DIMS(1) }, { .rank = 0 }, { DIMS(0, 3) }, { DIMS(1, 1, 1) }, { DIMS(1031) },
+        { DIMS(2, 1, 3, 1, 2) }, { DIMS(7, 129) },
+    };
+    for (size_t s = 0; s < SW_COUNT(shapes); s++) {
+        trial t = trial_of(c, PLAIN, 1);
+        for (int i = 0; i < t.n_in; i++) {
+            t.in[i].rank = shapes[s].rank;
+            memcpy(t.in[i].dim, shapes[s].dim, sizeof t.in[i].dim);
+        }
+        visit(&t);
+    }
+}
+
+/* Every way in which a case is run. visit frees what it is given. */
+SW_UNUSED static void each_trial(const ops_case *c, void (*visit)(trial *t))
+{
+    for (int r = 0; r < ROUTES; r++) {
+        trial t = trial_of(c, (route)r, 1);
+        if (route_fits(c, &t, (route)r)) visit(&t);
+    }
+    if (c->flags & ALL_SHAPES) each_shape(c, visit);
+    bool differentiable = false;
+    for (int i = 0; i < MAX_OPERANDS; i++)
+        differentiable = differentiable || (c->in[i].fill && sw__dtype_is_float(c->in[i].type) && !c->in[i].fixed);
+    if (!differentiable || (c->flags & (NO_SECOND | NO_DIFFERENCES))) return;
+    trial t = trial_of(c, PLAIN, 2);
+    visit(&t);
+}
+
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static sw_status set_slot(sw_program *p, const slot *s)
@@ -447,7 +510,8 @@ static void compare(const trial *t, const char *who, const results *have, const 
 }
 
 /* The graph as sw__pass_simplify leaves it must mean the same, on ref. Constants are folded in their own type. */
-static void check_simplified(const trial *t, const sw_graph *g, sw_device *on, const results *oracle, double bound)
+SW_UNUSED static void check_simplified(const trial *t, const sw_graph *g, sw_device *on, const results *oracle,
+                                       double bound)
 {
     sw_graph *simple = NULL;
     results have = { .n = 0 };

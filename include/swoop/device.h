@@ -75,6 +75,8 @@ typedef struct sw_compile_options {
     bool profile;      /* time every step (adds two clock reads each) */
     bool no_simplify;  /* the graph as it was recorded: for tests of the passes */
     bool no_fuse;      /* one kernel per op: for tests of the fuser */
+    bool build_later;  /* kernels are built by the first run, in one go with those of other programs so compiled: faster
+                        * where several programs are made, but what a compiler refuses is told by sw_program_run */
 } sw_compile_options;
 
 /* Compiles the graph's outputs and assigns for the device. The graph may be freed afterwards. o may be NULL. */

@@ -73,6 +73,7 @@ struct sw_program {
     sw_device *device;
     sw_params *params;
     bool owns_params, profile;
+    bool ready;                  /* its kernels are built */
     sw__arena arena;             /* names, binds */
     sw__launch *launches;
     uint32_t n_launches;
@@ -85,5 +86,8 @@ struct sw_program {
     int64_t runs;
     double *trace;               /* profile: start and duration of each launch of the last SW__TRACE_RUNS runs */
 };
+
+/* Makes the program's kernels ready to run, with all others of the device that wait for it. */
+sw_status sw__program_build(sw_program *p);
 
 #endif

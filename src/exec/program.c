@@ -86,6 +86,14 @@ sw_status sw_program_output_info(const sw_program *p, int output, sw_var_info *o
     return SW_OK;
 }
 
+sw_status sw__program_build(sw_program *p)
+{
+    if (p->ready) return SW_OK;
+    if (p->device->backend->build) SW_TRY(p->device->backend->build(p->device->dev));
+    p->ready = true;
+    return SW_OK;
+}
+
 static sw_status launch(sw_program *p, const sw__launch *l)
 {
     const sw__backend *b = p->device->backend;
@@ -112,6 +120,7 @@ static sw_status launch_timed(sw_program *p, uint32_t i)
 sw_status sw_program_run(sw_program *p)
 {
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
+    SW_TRY(sw__program_build(p));
     for (uint32_t i = 0; i < p->n_launches; i++) SW_TRY(p->profile ? launch_timed(p, i) : launch(p, &p->launches[i]));
     SW_TRY(p->device->backend->sync(p->device->dev));
     p->runs++;

@@ -54,7 +54,7 @@ static sw_status open_own_data(infer *s, const char *split)
     sw_dataset **wanted = !split || strcmp(split, "test") == 0 ? &test : strcmp(split, "val") == 0 ? &val : &train;
     if (st == SW_OK && split && strcmp(split, "val") != 0 && strcmp(split, "test") != 0 && strcmp(split, "train") != 0)
         st = sw__fail(SW_ERR_ARGUMENT, "split '%s': choose from train, val, test", split);
-    if (st == SW_OK && !*wanted) st = sw__fail(SW_ERR_ARGUMENT, "%s: the run had no %s data", s->config, split);
+    if (st == SW_OK && !*wanted) st = sw__fail(SW_ERR_ARGUMENT, "%s: the run had no %s data", s->config, split ? split : "test");
     if (st == SW_OK) {
         s->split = split ? split : "test";
         s->data = *wanted;

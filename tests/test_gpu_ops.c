@@ -1,0 +1,137 @@
+/* test_gpu_ops.c: the cases of test_ops.c on the GPU backends that the machine has: every op, forward and gradient, within
+ * its bound of ref in double. Programs are compiled in batches, so that a device's compiler is called a few dozen times.
+ * SWOOP_TEST_DEVICE names another device than opencl:0; without one the test is skipped, and says so. */
+#include "ops_run.h"
+
+#include "ops_big.h"
+#include "ops_move.h"
+#include "ops_pointwise.h"
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdlib.h>
+
+/* timeout: 900 */
+
+enum { BATCH = 150 };
+
+typedef struct item {
+    trial t;
+    sw_graph *graph;
+    sw_program *program;
+    results oracle;
+} item;
+
+static sw_device *ref, *device;
+static item *batch;
+static int n_batch, n_trials;
+
+static void drop(item *i)
+{
+    sw_program_free(i->program);
+    sw_graph_free(i->graph);
+    results_free(&i->oracle);
+    trial_free(&i->t);
+}
+
+static void run_item(item *i)
+{
+    const double bound = SW_MAX(i->t.c->bound, 1e-5);
+    results have = { .n = 0 };
+    sw_status st = set_slots(i->program, &i->t);
+    if (st == SW_OK) st = sw_program_run(i->program);
+    if (st == SW_OK) st = get_results(i->program, i->graph, &have);
+    if (st != SW_OK) problem(&i->t, "%s", sw_error());
+    else compare(&i->t, sw_device_info(device)->id, &have, &i->oracle, bound);
+    results_free(&have);
+}
+
+static void run_batch(void)
+{
+    for (int k = 0; k < n_batch; k++) {
+        if (batch[k].program) run_item(&batch[k]);
+        drop(&batch[k]);
+    }
+    n_batch = 0;
+}
+
+/* Types that the device lacks are no failure: it says so. */
+static bool lacks_type(const item *i)
+{
+    for (uint32_t id = 1; id < i->graph->n_nodes; id++)
+        if (i->graph->nodes[id].dtype == SW_F64 && strstr(sw_error(), "f64")) return true;
+    return false;
+}
+
+static void collect(trial *t)
+{
+    static const sw_compile_options raw = { .no_simplify = true, .no_fuse = true }, later = { .build_later = true };
+    item *const i = &batch[n_batch++];
+    *i = (item){ .t = *t };
+    n_trials++;
+    if (make_graph(&i->t, false, &i->graph) != SW_OK || run_graph(&i->t, i->graph, ref, &raw, &i->oracle) != SW_OK)
+        problem(&i->t, "ref: %s", sw_error());
+    else if (sw_compile(i->graph, device, &later, &i->program) != SW_OK && !lacks_type(i))
+        problem(&i->t, "%s", sw_error());
+    if (n_batch == BATCH) run_batch();
+}
+
+static void run_cases(const ops_case *cases, size_t n)
+{
+    if (!device) skip();
+    problems = n_trials = 0;
+    const char *const only = getenv("SWOOP_TEST_OP"); /* one op, while working on it */
+    for (size_t k = 0; k < n; k++)
+        if (!only || strcmp(only, sw__op_table[cases[k].op].name) == 0) each_trial(&cases[k], collect);
+    run_batch();
+    print_message("%d programs on %s\n", n_trials, sw_device_info(device)->id);
+    if (problems > 0) fail_msg("%d problems, printed above", problems);
+}
+
+static void test_pointwise(void **state)
+{
+    (void)state;
+    run_cases(pointwise_cases, SW_COUNT(pointwise_cases));
+}
+
+static void test_move_reduce_index(void **state)
+{
+    (void)state;
+    run_cases(move_cases, SW_COUNT(move_cases));
+}
+
+static void test_big(void **state)
+{
+    (void)state;
+    run_cases(big_cases, SW_COUNT(big_cases));
+}
+
+static int open_devices(void **state)
+{
+    (void)state;
+    const char *const wish = getenv("SWOOP_TEST_DEVICE"), *const id = wish ? wish : "opencl:0";
+    if (sw_device_open("ref", NULL, &ref) != SW_OK) return -1;
+    if (sw_device_open(id, NULL, &device) != SW_OK) fprintf(stderr, "skipped: %s\n", sw_error());
+    if (wish && !device) return -1;
+    batch = calloc(BATCH, sizeof *batch);
+    return batch ? 0 : -1;
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    free(batch);
+    sw_device_close(device);
+    sw_device_close(ref);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pointwise),
+        cmocka_unit_test(test_move_reduce_index),
+        cmocka_unit_test(test_big),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
