@@ -105,7 +105,9 @@ SW_API int sw_program_output(const sw_program *p, const char *name);
 SW_API sw_status sw_program_set(sw_program *p, int input, sw_dtype type, const void *src, int64_t n);
 SW_API sw_status sw_program_get(sw_program *p, int output, sw_dtype type, void *dst, int64_t n);
 SW_API sw_status sw_program_output_info(const sw_program *p, int output, sw_var_info *out);
-/* One run: all launches in order, then the assigns are visible. After an error the variables may be half updated. */
+/* One run: all launches in order, then the assigns are visible. After an error the variables may be half updated.
+ * A GPU may still be at work when this returns: sw_program_get, sw_params_get and others that read wait for it, and tell
+ * of an index out of range in the data (SW_ERR_DATA). */
 SW_API sw_status sw_program_run(sw_program *p);
 
 /* Per launch since the program was compiled with .profile: a table, or Chrome/Perfetto JSON (ui.perfetto.dev).

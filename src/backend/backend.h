@@ -23,7 +23,8 @@ typedef struct sw__backend {
     /* memory: zero-filled, at least 64-byte aligned */
     sw_status (*alloc)(void *dev, size_t bytes, void **buffer);
     void (*release)(void *dev, void *buffer);
-    /* queue, in order. upload and download return when the host memory may be touched again */
+    /* queue, in order. upload and download return when the host memory may be touched again; download and sync tell of a
+     * bad index in what ran before */
     sw_status (*upload)(void *dev, void *buffer, size_t offset, const void *src, size_t bytes);
     sw_status (*download)(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes);
     sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);

@@ -68,6 +68,7 @@ typedef struct sw__launch {
 } sw__launch;
 
 #define SW__TRACE_RUNS 20
+#define SW__RUNS_AHEAD 32 /* runs that may be in the device's queue, unless results are read */
 
 struct sw_program {
     sw_device *device;

@@ -133,6 +133,7 @@ static sw_status cl_upload(void *dev, void *buffer, size_t offset, const void *s
 
 static sw_status cl_download(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes)
 {
+    if (gpu(dev)->checked) SW_TRY(sw__gpu_sync(gpu(dev)));
     return sw__cl_driver.download(dev, buffer, offset, dst, bytes);
 }
 
