@@ -2,7 +2,15 @@
 #include "backend/gpu/gpu.h"
 
 const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
-    [SW_OP_VAR] = {NULL, NULL},
+    [SW_OP_ARGMAX] = {NULL, sw__gpu_argreduce_plan},
+    [SW_OP_ARGMIN] = {NULL, sw__gpu_argreduce_plan},
+    [SW_OP_SCAN_SUM] = {NULL, sw__gpu_scan_plan},
+    [SW_OP_SORT] = {NULL, sw__gpu_sort_plan},
+    [SW_OP_ARGSORT] = {NULL, sw__gpu_sort_plan},
+    [SW_OP_SCATTER_ADD] = {NULL, sw__gpu_scatter_plan},
+    [SW_OP_SCATTER_SET] = {NULL, sw__gpu_scatter_plan},
+    [SW_OP_SCATTER_MAX] = {NULL, sw__gpu_scatter_plan},
+    [SW_OP_EMBEDDING_GRAD] = {NULL, sw__gpu_embedding_grad_plan},
 };
 
 bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i)
