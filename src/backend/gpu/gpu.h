@@ -97,7 +97,7 @@ typedef struct sw__gpu_launch {
     sw__gpu_arg *arg;
 } sw__gpu_launch;
 
-#define SW__GPU_MAX_REFS 8
+#define SW__GPU_MAX_REFS 24 /* a user's op has that many, see swoop/kernel.h */
 /* What kernel_build and op_plan make: launches in order. */
 struct sw__gpu_plan {
     sw__gpu *gpu;
