@@ -15,6 +15,9 @@ typedef struct sw_device sw_device;
 
 typedef struct sw_device_options {
     int threads; /* cpu: 0 means all cores that this process may use (OMP_NUM_THREADS is respected) */
+    const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
+                                * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
+    const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
 } sw_device_options;
 
 typedef struct sw_device_properties {

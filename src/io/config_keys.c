@@ -228,6 +228,10 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .most = EXACT,
                   .help = "steps to profile, kernel by kernel" },
     },
+    [SW_KEY_KERNELS] = {
+        .info = { .name = "kernels", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
+                  .help = "folder of a GPU's kernels, as `swoop kernels` writes it: nothing is compiled" },
+    },
     [SW_KEY_PROJECT] = {
         .info = { .name = "project", .group = "output", .type = SW_KEY_STRING, .fallback = "runs",
                   .help = "folder of the run folders" },

@@ -16,6 +16,7 @@ typedef struct run {
     sw_device *device;
     sw_trainer *trainer;
     sw__run_files files;
+    const char *write_kernels; /* NULL, or the folder of sw_run_kernels */
     sw__model_about about;
     sw__text info;
     char resume[SW__PATH]; /* folder, or "" */
@@ -401,8 +402,10 @@ static sw_status open_all(run *r)
 {
     const sw_config *c = r->c;
     SW_TRY(sw__run_open_data(c, true, &r->train, &r->val, &r->test));
+    const char *const kernels = sw_config_text(c, SW_KEY_KERNELS);
     const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
-                                                                                     : (int)sw_config_int(c, SW_KEY_THREADS)};
+                                                                                     : (int)sw_config_int(c, SW_KEY_THREADS),
+                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
     if (sw_config_is_auto(c, SW_KEY_DEVICE)) SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
     SW_TRY(choose(r, SW_KEY_THREADS, "%.0f", SW_MAX(sw_device_info(r->device)->compute_units, 1)));
@@ -463,20 +466,59 @@ static sw_status go(run *r, sw_run_result *out)
     return run_test(r, out);
 }
 
+static void run_free(run *r)
+{
+    sw__run_files_close(&r->files);
+    sw_trainer_free(r->trainer);
+    sw_device_close(r->device);
+    sw_dataset_close(r->train);
+    sw_dataset_close(r->val);
+    sw_dataset_close(r->test);
+    sw__about_free(&r->about);
+    sw__text_free(&r->info);
+}
+
+static const sw_run_callbacks silent;
+
 sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *out)
 {
-    static const sw_run_callbacks silent;
     if (!c || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_train: configuration or out is NULL");
     *out = (sw_run_result){0};
     run r = {.c = c, .cb = cb ? cb : &silent};
     const sw_status st = go(&r, out);
-    sw__run_files_close(&r.files);
-    sw_trainer_free(r.trainer);
-    sw_device_close(r.device);
-    sw_dataset_close(r.train);
-    sw_dataset_close(r.val);
-    sw_dataset_close(r.test);
-    sw__about_free(&r.about);
-    sw__text_free(&r.info);
+    run_free(&r);
+    return st;
+}
+
+/* Whole batches, and the last one of a data set if it is smaller. */
+static sw_status compile_sizes(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last)
+{
+    sw__batch_program *p = NULL;
+    const int64_t whole = SW_MIN(batch, count), rest = count % whole;
+    SW_TRY(sw__trainer_program(t, mode, whole, &p));
+    return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
+}
+
+sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb)
+{
+    if (!c || !folder || !*folder) return sw__fail(SW_ERR_ARGUMENT, "sw_run_kernels: configuration or folder is missing");
+    run r = {.c = c, .cb = cb ? cb : &silent, .write_kernels = folder};
+    sw_status st = open_all(&r);
+    if (st == SW_OK && !strcmp(sw_device_info(r.device)->backend, "cpu"))
+        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device opencl:0",
+                      sw_device_info(r.device)->id);
+    if (st == SW_OK) {
+        note_data(&r);
+        note_training(&r);
+        st = compile_sizes(r.trainer, SW__TRAIN, sw_dataset_about(r.train)->count, sw_config_int(c, SW_KEY_BATCH_SIZE),
+                           sw_config_bool(c, SW_KEY_DROP_LAST));
+    }
+    const sw_dataset *const sets[] = {r.val, r.test};
+    for (size_t i = 0; i < SW_COUNT(sets) && st == SW_OK; i++) {
+        if (!sets[i]) continue;
+        const int64_t count = sw_dataset_about(sets[i])->count;
+        st = compile_sizes(r.trainer, SW__EVAL, count, sw__eval_batch(r.trainer, count), false);
+    }
+    run_free(&r);
     return st;
 }

@@ -207,14 +207,14 @@ static void take_shapes(sw_trainer *t, const sw_dataset_info *d)
 }
 
 /* Evaluation batches are not smaller than 256 so that small training batches do not make it slow. */
-static int64_t eval_batch(const sw_trainer *t, int64_t count)
+int64_t sw__eval_batch(const sw_trainer *t, int64_t count)
 {
     return SW_MIN(SW_MAX(t->o.batch, (int64_t)256), count);
 }
 
 static int64_t first_batch(const sw_trainer *t, sw__mode mode, int64_t count)
 {
-    return mode == SW__TRAIN ? SW_MIN(t->o.batch, count) : eval_batch(t, count);
+    return mode == SW__TRAIN ? SW_MIN(t->o.batch, count) : sw__eval_batch(t, count);
 }
 
 sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
@@ -359,7 +359,7 @@ sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *ou
     SW_TRY(sw__trainer_prepare(t, d, SW__EVAL));
     if (about->target == SW_TARGET_NONE) return sw__fail(SW_ERR_DATA, "%s: no labels to evaluate against", about->name);
     if (t->target != SW_TARGET_CLASS) confusion = NULL;
-    const int64_t batch = eval_batch(t, about->count);
+    const int64_t batch = sw__eval_batch(t, about->count);
     sw_loader *loader = NULL;
     sw_metrics sum = {0};
     float *outputs = NULL;
@@ -395,7 +395,7 @@ sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *
     if (!t || !d || (!out && n > 0)) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_predict: trainer, data set or out is NULL");
     SW_TRY(sw__trainer_prepare(t, d, SW__PREDICT));
     if (n <= 0) return SW_OK;
-    const int64_t batch = eval_batch(t, n);
+    const int64_t batch = sw__eval_batch(t, n);
     const size_t bytes = (size_t)(batch * product(t->x_shape, t->x_rank)) * sw_dtype_size(t->x_dtype);
     void *x = sw__malloc(bytes);
     int64_t *counted = sw__malloc((size_t)batch * sizeof *counted);

@@ -72,6 +72,7 @@ sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch
 /* Builds the model's graph for n samples; outputs "loss", "correct", "output" as the mode has them. */
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);
 sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y);
+int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
 /* A step with its counts: *correct is 0 where there are no classes. Does not judge the loss. */
 sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss, double *correct);

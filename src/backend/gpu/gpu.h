@@ -56,11 +56,12 @@ typedef struct sw__gpu {
     uint32_t n_numbers;        /* REPORT numbers given out */
     void *errors;              /* device buffer of SW_GPU_ERROR_WORDS i64 */
     bool checked;              /* something that may report ran since the last look */
+    char *read_from, *write_to; /* folders of kernels, or NULL; gpu_folder.c */
     uint64_t compiled, cached; /* programs compiled, and loaded from the cache: for logs and tests */
 } sw__gpu;
 
 /* target, key, driver, dev, backend are filled in by the caller. */
-sw_status sw__gpu_init(sw__gpu *g);
+sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */
@@ -72,6 +73,17 @@ void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k);
 /* Compiles all that was asked for and is not there, in one program. */
 sw_status sw__gpu_build(sw__gpu *g);
 void *sw__gpu_kernel_handle(const sw__gpu_kernel *k); /* the driver's; NULL before it is built */
+const char *sw__gpu_kernel_entry(const sw__gpu_kernel *k);
+uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k); /* hash of the text of its program; 0 before it is built */
+
+void sw__gpu_index(const sw__gpu *g, sw__text *out);      /* all built kernels as lines of kernels.txt */
+
+/* Into the folder write_to: a program; then index and manifest of all that lives. From the folder read_from: which program
+ * holds a kernel, and that program. */
+sw_status sw__gpu_folder_write(sw__gpu *g, uint64_t program, const char *text, void *module);
+sw_status sw__gpu_folder_describe(sw__gpu *g);
+sw_status sw__gpu_folder_find(sw__gpu *g, const char *entry, uint64_t text, uint64_t *program);
+sw_status sw__gpu_folder_load(sw__gpu *g, uint64_t program, void **module);
 
 /* An instance of portable/FILE.k: the file with NAME and the given macros defined, e.g. {"TILE_M", 8}; text macros have
  * `text`. The file's entry point is KERNEL(NAME), its functions FN(name); NAME comes from file and macros, so equal

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-typedef struct module { void *handle; int users; } module; /* users: kernels */
+typedef struct module { void *handle; int users; uint64_t text; } module; /* users: kernels; text: its hash */
 
 struct sw__gpu_kernel {
     sw__gpu_kernel *next;
@@ -76,6 +76,16 @@ void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k)
 void *sw__gpu_kernel_handle(const sw__gpu_kernel *k)
 {
     return k->handle;
+}
+
+const char *sw__gpu_kernel_entry(const sw__gpu_kernel *k)
+{
+    return k->entry;
+}
+
+uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k)
+{
+    return k->module != NULL ? k->module->text : 0;
 }
 
 sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *file, const sw__gpu_macro *macros, int n,
@@ -238,6 +248,7 @@ static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, 
     module *const m = sw__calloc(1, sizeof *m);
     if (m == NULL) return sw__no_memory(sizeof *m, "a program of kernels");
     m->users = 1; /* ours, until the kernels have it */
+    m->text = XXH3_64bits(text, strlen(text));
     const double start = sw__now();
     m->handle = from_cache(g, key->s, key->len);
     const bool cached = m->handle != NULL;
@@ -256,8 +267,55 @@ static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, 
     return SW_OK;
 }
 
+/* ---- from a folder (gpu_folder.c) ------------------------------------------------------------------------------------- */
+
+void sw__gpu_index(const sw__gpu *g, sw__text *out)
+{
+    for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next)
+        if (k->module != NULL)
+            sw__text_add(out, "%s %016llx %016llx\n", k->entry, (unsigned long long)k->hash,
+                         (unsigned long long)k->module->text);
+}
+
+static sw_status module_from_folder(sw__gpu *g, uint64_t program, module **out)
+{
+    for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        if (k->module == NULL || k->module->text != program) continue;
+        *out = k->module;
+        return SW_OK;
+    }
+    module *const m = sw__calloc(1, sizeof *m);
+    if (m == NULL) return sw__no_memory(sizeof *m, "a program of kernels");
+    m->text = program;
+    const sw_status st = sw__gpu_folder_load(g, program, &m->handle);
+    if (st != SW_OK) sw__free(m);
+    else *out = m;
+    return st;
+}
+
+static sw_status build_from_folder(sw__gpu *g)
+{
+    for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        uint64_t program = 0;
+        module *m = NULL;
+        if (k->module != NULL) continue;
+        sw_status st = sw__gpu_folder_find(g, k->entry, k->hash, &program);
+        if (st == SW_OK) st = module_from_folder(g, program, &m);
+        if (m != NULL) m->users++;
+        if (st == SW_OK) st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
+        if (st == SW_OK) {
+            k->module = m;
+            continue;
+        }
+        drop_module(g, m);
+        return sw__prefix(st, "%s: kernel of %s", g->backend, k->wanted_by);
+    }
+    return SW_OK;
+}
+
 sw_status sw__gpu_build(sw__gpu *g)
 {
+    if (g->read_from != NULL) return build_from_folder(g);
     sw__text key = {0};
     bool any = false;
     sw__text_put(&key, g->key, sizeof g->key);
@@ -271,6 +329,8 @@ sw_status sw__gpu_build(sw__gpu *g)
     sw_status st = key.failed ? sw__no_memory(key.len, "a program's text") : SW_OK;
     if (st == SW_OK && any) st = make_module(g, &key, key.s + sizeof g->key, &m);
     if (st == SW_OK && any) st = take_entries(g, m);
+    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
+    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_describe(g);
     sw__text_free(&key);
     drop_module(g, m);
     return st;

@@ -65,7 +65,7 @@ static void cl_close(void *dev)
     sw__free(c);
 }
 
-static sw_status start(sw__cl *c)
+static sw_status start(sw__cl *c, const sw_device_options *o)
 {
     cl_int code = CL_SUCCESS;
     const cl_context_properties wanted[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)c->entry->platform, 0};
@@ -77,7 +77,7 @@ static sw_status start(sw__cl *c)
     c->gpu.driver = &sw__cl_driver;
     c->gpu.dev = c;
     c->gpu.backend = "opencl";
-    SW_TRY(sw__gpu_init(&c->gpu));
+    SW_TRY(sw__gpu_init(&c->gpu, o));
     /* two parameters a buffer, and room for a workspace and the errors */
     c->gpu.traits.max_buffers = (int)SW_MIN(c->entry->max_parameter / 16, (size_t)SW_K_MAX_BUFFERS + 3) - 3;
     return SW_OK;
@@ -85,14 +85,13 @@ static sw_status start(sw__cl *c)
 
 static sw_status cl_open(int index, const sw_device_options *o, void **dev)
 {
-    (void)o;
     const sw__cl_entry *list;
     if (index < 0 || index >= sw__cl_devices(&list)) return sw__fail(SW_ERR_ARGUMENT, "there is no opencl:%d", index);
     sw__cl *const c = sw__calloc(1, sizeof *c);
     if (c == NULL) return sw__no_memory(sizeof *c, "an OpenCL device");
     c->entry = &list[index];
     sw_status st = sw__cl_load(&c->api);
-    if (st == SW_OK) st = start(c);
+    if (st == SW_OK) st = start(c, o);
     if (st != SW_OK) {
         cl_close(c);
         return st;
