@@ -2,7 +2,8 @@
 #include "backend/gpu/gpu.h"
 
 const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
-    [SW_OP_VAR] = {NULL, NULL},
+    [SW_OP_CUSTOM] = {sw__gpu_custom_accepts, sw__gpu_custom_plan},
+    [SW_OP_CUSTOM_GRAD] = {sw__gpu_custom_accepts, sw__gpu_custom_plan},
 };
 
 bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i)
