@@ -201,6 +201,21 @@ static const char *cl_op_note(void *plan)
     return ((sw__gpu_plan *)plan)->note;
 }
 
+static sw_status cl_source_build(void *dev, const sw_kernel_source *s, void **built)
+{
+    return sw__gpu_source_build(gpu(dev), s, built);
+}
+
+static void cl_source_free(void *dev, void *built)
+{
+    sw__gpu_source_free(gpu(dev), built);
+}
+
+static sw_status cl_source_launch(void *dev, void *built, const sw__source_launch *l)
+{
+    return sw__gpu_source_launch(gpu(dev), built, l);
+}
+
 extern const sw__backend sw__backend_opencl;
 const sw__backend sw__backend_opencl = {
     .name = "opencl",
@@ -225,4 +240,7 @@ const sw__backend sw__backend_opencl = {
     .op_note = cl_op_note,
     .build = cl_build,
     .run_timed = cl_run_timed,
+    .source_build = cl_source_build,
+    .source_free = cl_source_free,
+    .source_launch = cl_source_launch,
 };
