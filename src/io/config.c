@@ -67,11 +67,12 @@ static sw_status check_bounds(sw_key k, double x)
     const double least = row->info.least, most = row->info.most;
     const bool low = row->least_open ? x <= least : x < least, high = row->most_open ? x >= most : x > most;
     if (!low && !high) return SW_OK;
-    return sw__fail(SW_ERR_FORMAT, "%s is %g, and must be %s %g", row->info.name, x,
+    const int digits = row->info.type == SW_KEY_INT ? 17 : 6; /* whole numbers are said in full */
+    return sw__fail(SW_ERR_FORMAT, "%s is %.*g, and must be %s %.*g", row->info.name, digits, x,
                     low              ? (row->least_open ? "above" : "at least")
                     : row->most_open ? "below"
                                      : "at most",
-                    low ? least : most);
+                    digits, low ? least : most);
 }
 
 static const char *expected(sw_key k)
