@@ -285,6 +285,7 @@ const sw_key_info *sw_config_about(sw_key k)
 
 bool sw_config_find(const char *name, sw_key *k)
 {
+    if (name == NULL || k == NULL) return false;
     for (int i = 0; i < SW_KEY_COUNT; i++) {
         if (!sw__key_equal(sw__keys[i].info.name, name)) continue;
         *k = (sw_key)i;

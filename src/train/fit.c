@@ -356,6 +356,9 @@ static sw_status save_at_end(fit *f, sw_status st)
 sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_options *o, sw_fit_result *result)
 {
     if (!t || !train || !o) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_fit: trainer, data set or options is NULL");
+    if ((o->checkpoint && !*o->checkpoint) || (o->resume && !*o->resume))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_fit: checkpoint or resume is \"\"; NULL is no folder, \".\" this");
+    if (!o->metadata && o->n_metadata) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_fit: metadata is NULL");
     fit f = {.t = t, .data = train, .o = o, .loss = NAN, .accuracy = NAN};
     f.started = f.epoch_started = sw__now();
     if (o->checkpoint) SW_TRY(sw__make_folder(o->checkpoint));

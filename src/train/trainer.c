@@ -330,6 +330,7 @@ sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t 
 sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss)
 {
     if (!t || !t->prepared) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_step: call sw_trainer_prepare first");
+    if (n < 1) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_step: %lld samples, but one is the least", (long long)n);
     double value = 0, correct = 0;
     SW_TRY(sw__trainer_step(t, x, y, n, &value, &correct));
     if (loss) *loss = value;
@@ -405,7 +406,8 @@ static sw_status predict_batch(sw_trainer *t, const sw_dataset *d, const int64_t
 
 sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, float *out)
 {
-    if (!t || !d || (!out && n > 0)) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_predict: trainer, data set or out is NULL");
+    if (!t || !d || (!out && n > 0))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_predict: trainer, data set or out is NULL");
     SW_TRY(sw__trainer_prepare(t, d, SW__PREDICT));
     if (n <= 0) return SW_OK;
     const int64_t batch = eval_batch(t, n);
