@@ -188,7 +188,8 @@ static void emit_item_phases(sw__emitter *e, const plan *p)
         sw__emit_rows_of(e, phase);
         if (!walks) continue;
         sw__emit_accumulators(e, phase);
-        sw__emit_open(e, "%s", "");
+        sw__emit_line(e, "{");
+        e->depth++;
         emit_blocks(e, p, phase, reduces);
         sw__emit_close(e);
         if (e->parts == 1) sw__emit_totals(e, phase);
