@@ -6,8 +6,8 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     GLOBAL float *w5 = AT(float, ws) + 24000;
     LOCAL_ARRAY(float, s4, 256);
     LOCAL_ARRAY(float, s5, 256);
-    const u32 number = (u32)GROUP(0);
-    const u32 tile = number % 4u, part = number / 4u;
+    const u32 work = (u32)GROUP(0);
+    const u32 tile = work % 4u, part = work / 4u;
     const u32 first = part * 837u;
     const u32 last = first + 837u < 100352u ? first + 837u : 100352u;
     const i32 lane = LANE(1) * 32 + LANE(0);

@@ -4,8 +4,8 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     const GLOBAL float *p1 = AT(float, b1);
     GLOBAL float *w4 = AT(float, ws) + 0;
     GLOBAL float *w5 = AT(float, ws) + 6400;
-    const u32 number = (u32)GROUP(0);
-    const u32 tile = number % 1u, part = number / 1u;
+    const u32 work = (u32)GROUP(0);
+    const u32 tile = work % 1u, part = work / 1u;
     const u32 first = part * 3136u;
     const u32 last = first + 3136u < 100352u ? first + 3136u : 100352u;
     const i32 base = 0;

@@ -5,9 +5,9 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
     GLOBAL float *w2 = AT(float, ws) + 0;
     LOCAL_ARRAY(float, s2, 256);
     const i32 lane = LANE(0);
-    const u32 number = (u32)GROUP(0);
-    const u32 row = number / 480u;
-    const u32 first = number % 480u * 8334u;
+    const u32 work = (u32)GROUP(0);
+    const u32 row = work / 480u;
+    const u32 first = work % 480u * 8334u;
     const u32 last = first + 8334u < 4000000u ? first + 8334u : 4000000u;
     float a2 = 0.0f;
     for (u32 at = first + (u32)lane; at < last; at += 256u) {
@@ -27,7 +27,7 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
         BARRIER();
     }
     if (lane == 0) {
-        w2[number] = s2[0];
+        w2[work] = s2[0];
     }
 }
 

@@ -3,13 +3,13 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
     const GLOBAL i64 *p0 = AT(i64, b0);
     const GLOBAL float *p1 = AT(float, b1);
     GLOBAL float *w2 = AT(float, ws) + 0;
-    const u32 number = (u32)GROUP(0);
-    const u32 row = number / 16u;
-    const u32 first = number % 16u * 62u;
+    const u32 work = (u32)GROUP(0);
+    const u32 row = work / 16u;
+    const u32 first = work % 16u * 62u;
     const u32 last = first + 62u < 977u ? first + 62u : 977u;
     float a2 = 0.0f;
     float e2 = 0.0f;
-     {
+    {
         for (u32 block = first; block < last; block++) {
             const i32 from = (i32)block * 4096;
             const i32 to = from + 4096 < 4000000 ? from + 4096 : 4000000;
@@ -39,7 +39,7 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
             TWO_SUM(a2, e2, t2[0]);
         }
     }
-    w2[number] = sw_total(a2, e2);
+    w2[work] = sw_total(a2, e2);
 }
 
 KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)

@@ -6,7 +6,7 @@ KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2))
     const u32 row = (u32)GROUP(0);
     const i32 d0 = (i32)row;
     float a1 = BITS_F32(0xFF800000);
-     {
+    {
         float t1[32];
         for (i32 l = 0; l < 32; l++) t1[l] = BITS_F32(0xFF800000);
         i32 at = 0;
@@ -37,7 +37,7 @@ KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2))
     }
     const float v1 = a1;
     float a4 = 0.0f;
-     {
+    {
         float t4[32];
         for (i32 l = 0; l < 32; l++) t4[l] = 0.0f;
         i32 at = 0;
@@ -72,7 +72,7 @@ KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2))
     }
     const float v4 = a4;
     const float v7 = sw_log(v4);
-     {
+    {
         INDEPENDENT
         for (i32 d1 = 0; d1 < 1000; d1++) {
             const float v0 = p0[1000 * d0 + d1];
