@@ -19,20 +19,30 @@ void sw__ask_macro(sw__ask *a, const char *name, int64_t value)
     put_macro(a, (sw__gpu_macro){.name = name, .value = value});
 }
 
+static const struct { sw_dtype type; const char *t, *load, *store, *acc, *acc_load; } types[] = {
+    {SW_F32, "float", "LOAD_F32", "STORE_F32", "float", "LOAD_F32"},
+    {SW_F64, "double", "LOAD_F64", "STORE_F64", "double", "LOAD_F64"},
+    {SW_F16, "u16", "LOAD_F16", "STORE_F16", "float", "LOAD_F32"},
+    {SW_BF16, "u16", "LOAD_BF16", "STORE_BF16", "float", "LOAD_F32"},
+};
+
 void sw__ask_type(sw__ask *a, sw_dtype t)
 {
-    static const struct { sw_dtype type; const char *t, *load, *store, *acc; } types[] = {
-        {SW_F32, "float", "LOAD_F32", "STORE_F32", "float"},
-        {SW_F64, "double", "LOAD_F64", "STORE_F64", "double"},
-        {SW_F16, "u16", "LOAD_F16", "STORE_F16", "float"},
-        {SW_BF16, "u16", "LOAD_BF16", "STORE_BF16", "float"},
-    };
     for (size_t i = 0; i < SW_COUNT(types); i++) {
         if (types[i].type != t) continue;
         put_macro(a, (sw__gpu_macro){.name = "T", .text = types[i].t});
         put_macro(a, (sw__gpu_macro){.name = "LOAD", .text = types[i].load});
         put_macro(a, (sw__gpu_macro){.name = "STORE", .text = types[i].store});
         put_macro(a, (sw__gpu_macro){.name = "ACC", .text = types[i].acc});
+    }
+}
+
+void sw__ask_left(sw__ask *a, sw_dtype t, bool acc)
+{
+    for (size_t i = 0; i < SW_COUNT(types); i++) {
+        if (types[i].type != t) continue;
+        put_macro(a, (sw__gpu_macro){.name = "TA", .text = acc ? types[i].acc : types[i].t});
+        put_macro(a, (sw__gpu_macro){.name = "LOAD_A", .text = acc ? types[i].acc_load : types[i].load});
     }
 }
 

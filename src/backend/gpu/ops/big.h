@@ -21,6 +21,8 @@ sw__ask sw__ask_for(sw__gpu_plan *p, const char *file);
 void sw__ask_macro(sw__ask *a, const char *name, int64_t value);
 /* T, LOAD, STORE, ACC of a storage type */
 void sw__ask_type(sw__ask *a, sw_dtype t);
+/* TA, LOAD_A of an operand of that type, or (acc) of a copy of it as accumulators are kept */
+void sw__ask_left(sw__ask *a, sw_dtype t, bool acc);
 void sw__ask_buffer(sw__ask *a, int bind, int64_t at_bytes);
 void sw__ask_i32(sw__ask *a, int n, const int64_t *values);
 void sw__ask_i64(sw__ask *a, int n, const int64_t *values);
@@ -46,14 +48,15 @@ typedef struct sw__product {
     int a, b, c, bias;         /* bias -1: none */
     int64_t a_at, b_at, c_at;
     int64_t m, n, k, am, ak, bk, bn, cm, cn;
-    int64_t bias_s;            /* stride of bias */
-    bool bias_rows;            /* bias goes with m instead */
+    int64_t bias_at, bias_s;   /* bytes; stride of bias */
+    bool bias_rows;            /* bias goes with m instead; rows.c only */
     bool relu;
-    int rank;                  /* batch axes */
+    int rank;                  /* batch axes: at most two for the functions below */
     int64_t batch[SW_MAX_RANK], as[SW_MAX_RANK], bs[SW_MAX_RANK], cs[SW_MAX_RANK];
 } sw__product;
 
 sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g);
+sw_status sw__rows_product(sw__gpu_plan *p, const sw__product *g);
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------------ */
 
@@ -76,12 +79,15 @@ typedef struct sw__window {
 
 sw_status sw__tile_conv(sw__gpu_plan *p, const sw__window *w);
 sw_status sw__tile_conv_weight(sw__gpu_plan *p, const sw__window *w);
+/* Windows over one image, whose results are different parts of one tensor. */
+sw_status sw__rows_conv(sw__gpu_plan *p, const sw__window *w, int count);
+sw_status sw__rows_conv_weight(sw__gpu_plan *p, const sw__window *w);
 
 /* Partial sums at from_at in the workspace, [z][part][m][n], into a result whose row and column are split into digits:
  * the radices of the last three, and strides. */
 typedef struct sw__sum {
     sw_dtype type;
-    int64_t from_at, parts, z, m, n;
+    int64_t from_at, parts, z, m, n, run, pitch; /* n falls into runs which are `pitch` apart; 0: n is dense */
     int to, bias;
     int64_t to_at, bias_s, bias_z;
     bool relu;

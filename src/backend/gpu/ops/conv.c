@@ -130,22 +130,26 @@ static sw__window phase(const sw__window *f, const int64_t *r)
     return b;
 }
 
-static sw_status plan_conv(sw__gpu_plan *p, const sw__window *w)
+/* Parts of one result, all over the same image. */
+static sw_status plan_windows(sw__gpu_plan *p, const sw__window *w, int count)
 {
-    if (w->n * w->q[0] * w->q[1] * w->q[2] * w->o * w->groups == 0) return SW_OK;
-    return sw__tile_conv(p, w);
+    if (p->gpu->target.serial) return sw__rows_conv(p, w, count);
+    for (int i = 0; i < count; i++) SW_TRY(sw__tile_conv(p, &w[i]));
+    return SW_OK;
 }
 
 static sw_status plan_grad_x(sw__gpu_plan *p, const sw__window *f)
 {
-    int64_t r[3];
+    int64_t r[3], n = 0, phases = 1;
+    for (int i = 0; i < 3; i++) phases *= SW_MIN(f->step[i], f->size[i]);
+    sw__window *const parts = phases < 1 << 20 ? sw__malloc((size_t)phases * sizeof *parts) : NULL;
+    if (parts == NULL) return sw__no_memory((size_t)phases * sizeof *parts, "the parts of a convolution's gradient");
     for (r[0] = 0; r[0] < SW_MIN(f->step[0], f->size[0]); r[0]++)
         for (r[1] = 0; r[1] < SW_MIN(f->step[1], f->size[1]); r[1]++)
-            for (r[2] = 0; r[2] < SW_MIN(f->step[2], f->size[2]); r[2]++) {
-                const sw__window b = phase(f, r);
-                SW_TRY(plan_conv(p, &b));
-            }
-    return SW_OK;
+            for (r[2] = 0; r[2] < SW_MIN(f->step[2], f->size[2]); r[2]++) parts[n++] = phase(f, r);
+    const sw_status st = plan_windows(p, parts, (int)phases);
+    sw__free(parts);
+    return st;
 }
 
 sw_status sw__gpu_conv_plan(sw__gpu_plan *p)
@@ -157,6 +161,7 @@ sw_status sw__gpu_conv_plan(sw__gpu_plan *p)
     }
     if (w.type == SW_F64 && !p->gpu->target.fp64)
         return sw__fail(SW_ERR_UNSUPPORTED, "this device has no arithmetic in f64; cast to f32");
-    if (p->d.op == SW_OP_CONV) return plan_conv(p, &w);
-    return p->d.op == SW_OP_CONV_GRAD_X ? plan_grad_x(p, &w) : sw__tile_conv_weight(p, &w);
+    if (p->d.op == SW_OP_CONV) return plan_windows(p, &w, 1);
+    if (p->d.op == SW_OP_CONV_GRAD_X) return plan_grad_x(p, &w);
+    return p->gpu->target.serial ? sw__rows_conv_weight(p, &w) : sw__tile_conv_weight(p, &w);
 }

@@ -82,6 +82,32 @@ static sw__product describe(const sw__gpu_plan *p)
     return g;
 }
 
+/* The kernels walk two batch axes; those before are fixed one after another. */
+static sw_status plan_all(sw__gpu_plan *p, const sw__product *given)
+{
+    const int outer = SW_MAX(given->rank - 2, 0);
+    const int64_t size = (int64_t)sw_dtype_size(given->type), times = sw__dims_product(given->batch, outer);
+    for (int64_t i = 0; i < times; i++) {
+        sw__product g = *given;
+        int64_t rest = i;
+        for (int l = outer - 1; l >= 0; rest /= given->batch[l--]) {
+            const int64_t at = rest % given->batch[l] * size;
+            g.a_at += at * given->as[l];
+            g.b_at += at * given->bs[l];
+            g.c_at += at * given->cs[l];
+        }
+        g.rank -= outer;
+        for (int l = 0; l < g.rank; l++) {
+            g.batch[l] = given->batch[l + outer];
+            g.as[l] = given->as[l + outer];
+            g.bs[l] = given->bs[l + outer];
+            g.cs[l] = given->cs[l + outer];
+        }
+        SW_TRY(p->gpu->target.serial ? sw__rows_product(p, &g) : sw__tile_product(p, &g));
+    }
+    return SW_OK;
+}
+
 sw_status sw__gpu_matmul_plan(sw__gpu_plan *p)
 {
     const sw__product g = describe(p);
@@ -91,5 +117,5 @@ sw_status sw__gpu_matmul_plan(sw__gpu_plan *p)
     }
     if (g.type == SW_F64 && !p->gpu->target.fp64)
         return sw__fail(SW_ERR_UNSUPPORTED, "this device has no arithmetic in f64; cast to f32");
-    return sw__tile_product(p, &g);
+    return plan_all(p, &g);
 }

@@ -84,7 +84,6 @@ static void put_note(sw__gpu_plan *p, const char *what, const tile *k, int64_t p
 
 /* ---- product ------------------------------------------------------------------------------------------------------------ */
 
-/* One launch: at most two batch axes, which are the last ones of g; the others are fixed by the bytes. */
 static sw_status product_launch(sw__gpu_plan *p, const sw__product *g, const tile *k, split s, int64_t z0, int64_t z1)
 {
     const bool partial = s.parts > 1;
@@ -115,31 +114,14 @@ static sw_status product_launch(sw__gpu_plan *p, const sw__product *g, const til
     return sw__big_sum(p, &sum);
 }
 
-sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *given)
+sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g)
 {
-    sw__product g = *given;
     const sw__target *const t = &p->gpu->target;
-    const int64_t size = (int64_t)sw_dtype_size(g.type);
-    const int64_t z1 = g.rank > 0 ? g.batch[g.rank - 1] : 1, z0 = g.rank > 1 ? g.batch[g.rank - 2] : 1;
-    int64_t outer = 1;
-    for (int i = 0; i < g.rank - 2; i++) outer *= g.batch[i];
-    const tile k = choose(t, g.type, g.m, g.n, z0 * z1);
-    const split s = split_of(&k, g.k, parts_of(t, &k, g.m, g.n, g.k, z0 * z1, sw__acc_bytes(g.type)));
-    for (int64_t i = 0; i < outer; i++) {
-        int64_t rest = i;
-        g.a_at = given->a_at;
-        g.b_at = given->b_at;
-        g.c_at = given->c_at;
-        for (int l = g.rank - 3; l >= 0; rest /= g.batch[l--]) {
-            const int64_t at = rest % g.batch[l] * size;
-            g.a_at += at * g.as[l];
-            g.b_at += at * g.bs[l];
-            g.c_at += at * g.cs[l];
-        }
-        SW_TRY(product_launch(p, &g, &k, s, z0, z1));
-    }
+    const int64_t z1 = g->rank > 0 ? g->batch[g->rank - 1] : 1, z0 = g->rank > 1 ? g->batch[0] : 1;
+    const tile k = choose(t, g->type, g->m, g->n, z0 * z1);
+    const split s = split_of(&k, g->k, parts_of(t, &k, g->m, g->n, g->k, z0 * z1, sw__acc_bytes(g->type)));
     put_note(p, "gemm", &k, s.parts);
-    return SW_OK;
+    return product_launch(p, g, &k, s, z0, z1);
 }
 
 /* ---- convolution -------------------------------------------------------------------------------------------------------- */
@@ -247,7 +229,8 @@ sw_status sw__big_sum(sw__gpu_plan *p, const sw__sum *s)
         sw__ask_buffer(&a, s->bias, 0);
         sw__ask_i64(&a, 2, (const int64_t[]){s->bias_s, s->bias_z});
     }
-    sw__ask_i64(&a, 3, (const int64_t[]){s->parts, s->m, s->n});
+    const int64_t run = s->run > 0 ? s->run : s->n;
+    sw__ask_i64(&a, 5, (const int64_t[]){s->parts, s->m, s->n, run, s->run > 0 ? s->pitch : run});
     sw__ask_i32(&a, 3, s->m_radix);
     sw__ask_i64(&a, 4, s->m_stride);
     sw__ask_i32(&a, 3, s->n_radix);
