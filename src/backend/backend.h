@@ -51,6 +51,9 @@ typedef struct sw__backend {
     sw_status (*op_exec)(void *dev, void *plan, const sw__bind *bind);
     /* what a planned op does inside, for profiles: "brgemm:avx512_core, 1 reorder"; never NULL */
     const char *(*op_note)(void *plan);
+    /* kernel_launch or op_exec (the device's own clock: *seconds of work, without what launching costs), waiting for it.
+     * NULL: whoever measures takes the host's clock */
+    sw_status (*run_timed)(void *dev, bool is_op, void *built, const sw__bind *bind, double *seconds);
     /* makes ready to run what kernel_build and op_plan gave since the last time: compilers like many kernels at once.
      * NULL: they are ready at once. Not called for plans that are never run */
     sw_status (*build)(void *dev);

@@ -105,10 +105,17 @@ static sw_status launch(sw_program *p, const sw__launch *l)
 static sw_status launch_timed(sw_program *p, uint32_t i)
 {
     sw__launch *l = &p->launches[i];
+    const sw__backend *b = p->device->backend;
     const double start = sw__now();
-    SW_TRY(launch(p, l));
-    SW_TRY(p->device->backend->sync(p->device->dev));
-    const double seconds = sw__now() - start;
+    double seconds = 0;
+    if (b->run_timed) {
+        const sw_status st = b->run_timed(p->device->dev, l->is_op, l->built, l->bind, &seconds);
+        if (st != SW_OK) return sw__prefix(st, "%s '%s'", l->kind, l->name);
+    } else {
+        SW_TRY(launch(p, l));
+        SW_TRY(b->sync(p->device->dev));
+        seconds = sw__now() - start;
+    }
     l->seconds += seconds;
     if (p->runs == 0 || seconds < l->least) l->least = seconds;
     double *event = &p->trace[2 * ((size_t)(p->runs % SW__TRACE_RUNS) * p->n_launches + i)];

@@ -16,6 +16,7 @@ typedef struct run {
     sw_device *device;
     sw_trainer *trainer;
     sw__run_files files;
+    const char *why;           /* the device was chosen; "": the user did */
     const char *write_kernels; /* NULL, or the folder of sw_run_kernels */
     sw__model_about about;
     sw__text info;
@@ -345,8 +346,8 @@ static void note_training(const run *r)
          sw_config_text(c, SW_KEY_SCHEDULE), 100 * sw_config_number(c, SW_KEY_WARMUP),
          (long long)sw_config_int(c, SW_KEY_BATCH_SIZE), (long long)epoch_steps(r), (long long)r->total_steps,
          (long long)sw_config_int(c, SW_KEY_SEED));
-    note(r, "device", "%s %s, %s; %.1f MiB planned of %.1f GiB free", d->id, d->name, d->compute,
-         (double)plan->total / 1048576, (double)d->memory_free / 1073741824);
+    note(r, "device", "%s %s, %s; %.1f MiB planned of %.1f GiB free%s", d->id, d->name, d->compute,
+         (double)plan->total / 1048576, (double)d->memory_free / 1073741824, r->why);
 }
 
 /* ---- training --------------------------------------------------------------------------------------------------------------------- */
@@ -407,7 +408,13 @@ static sw_status open_all(run *r)
                                                                                      : (int)sw_config_int(c, SW_KEY_THREADS),
                                       .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
-    if (sw_config_is_auto(c, SW_KEY_DEVICE)) SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
+    if (sw_config_is_auto(c, SW_KEY_DEVICE)) {
+        const char *wish = getenv("SWOOP_DEVICE");
+        r->why = wish && *wish && strcmp(wish, "auto") != 0                ? " (SWOOP_DEVICE)"
+                 : strcmp(sw_device_info(r->device)->type, "cpu") == 0 ? " (auto: there is no GPU that works)"
+                                                                       : " (auto: the first GPU that works)";
+        SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
+    }
     SW_TRY(choose(r, SW_KEY_THREADS, "%.0f", SW_MAX(sw_device_info(r->device)->compute_units, 1)));
     SW_TRY(choose(r, SW_KEY_WORKERS, "%.0f", 1));
     set_total_steps(r);
@@ -484,7 +491,7 @@ sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *
 {
     if (!c || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_train: configuration or out is NULL");
     *out = (sw_run_result){0};
-    run r = {.c = c, .cb = cb ? cb : &silent};
+    run r = {.c = c, .cb = cb ? cb : &silent, .why = ""};
     const sw_status st = go(&r, out);
     run_free(&r);
     return st;
@@ -502,7 +509,7 @@ static sw_status compile_sizes(sw_trainer *t, sw__mode mode, int64_t count, int6
 sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb)
 {
     if (!c || !folder || !*folder) return sw__fail(SW_ERR_ARGUMENT, "sw_run_kernels: configuration or folder is missing");
-    run r = {.c = c, .cb = cb ? cb : &silent, .write_kernels = folder};
+    run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .write_kernels = folder};
     sw_status st = open_all(&r);
     if (st == SW_OK && !strcmp(sw_device_info(r.device)->backend, "cpu"))
         st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device opencl:0",
