@@ -1,5 +1,6 @@
-/* add_kernel.c: the lowest level: device memory by hand, an own kernel compiled for the device, a launch, the copy back.
- * Usage: add_kernel [DEVICE [N]]: sum = a + b over N elements, by default on the best device, a million of them. */
+/* add_kernel.c: the lowest level: device memory by hand, an own kernel compiled for the device, a launch, the copy
+ * back. Usage: add_kernel [DEVICE [N]]: sum = a + b over N elements, by default on the best device, a million of
+ * them. */
 /* check: auto 1000003 */
 /* valgrind: cpu 1003 */
 #include <stdio.h>
@@ -14,7 +15,8 @@ static const char add_text[] =
     "    if (i < n) AT(float, sum)[i] = AT(float, a)[i] + AT(float, b)[i];\n"
     "}\n";
 
-/* For the cpu: the same parameters, in the same order. It does work-items begin to end, from several threads at once. */
+/* For the cpu: the same parameters, in the same order. It does work-items begin to end, from several threads at
+ * once. */
 static void add(const sw_host_call *c)
 {
     const float *const a = c->arg[0].data, *const b = c->arg[1].data;

@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 
     sw_status st = register_squash();
     if (st == SW_OK) st = sw_device_open(id, NULL, &device);
-    if (st == SW_OK) st = sw_op_check(squash_op, device, NULL); /* is backward the gradient of forward, on this device? */
+    if (st == SW_OK) st = sw_op_check(squash_op, device, NULL); /* is backward forward's gradient on this device? */
     if (st == SW_OK) printf("the gradient of squash is right on %s\n", sw_device_info(device)->id);
     if (st == SW_OK) st = train(device, epochs, &result);
     if (st == SW_OK)

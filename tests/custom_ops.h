@@ -1,5 +1,5 @@
-/* custom_ops.h: the ops of test_custom.c as a user would write them, each as text of the dialect and as a C function; and
- * for plain OpenCL C, one more. */
+/* custom_ops.h: the ops of test_custom.c as a user would write them, each as text of the dialect and as a C
+ * function; and for plain OpenCL C, one more. */
 #ifndef SW_TESTS_CUSTOM_OPS_H
 #define SW_TESTS_CUSTOM_OPS_H
 
@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-/* ---- relu(a + b): two inputs, nothing saved, the gradient from the output ----------------------------------------------- */
+/* ---- relu(a + b): two inputs, nothing saved, the gradient from the output ---------------------------------------- */
 
 static const char add_relu_text[] =
     "KERNEL(add_relu)(BUF(a), BUF(b), BUF(y), i64 n)\n"
@@ -45,7 +45,7 @@ static const sw_op_def add_relu_def = {
     .backward = {.portable = add_relu_grad_text, .host = add_relu_grad},
 };
 
-/* ---- x / (1 + |x|): saves 1 / (1 + |x|) --------------------------------------------------------------------------------- */
+/* ---- x / (1 + |x|): saves 1 / (1 + |x|) -------------------------------------------------------------------------- */
 
 static const char squash_text[] =
     "#define ONE 1.0f\n" /* what a text defines stays its own */
@@ -90,7 +90,7 @@ static const sw_op_def squash_def = {
     .backward = {.portable = squash_grad_text, .host = squash_grad},
 };
 
-/* ---- x w and x + 2 w: two outputs ------------------------------------------------------------------------------------------ */
+/* ---- x w and x + 2 w: two outputs -------------------------------------------------------------------------------- */
 
 static const char pair_text[] =
     "KERNEL(pair)(BUF(x), BUF(w), BUF(p), BUF(q), i64 n)\n"
@@ -121,7 +121,8 @@ static void pair(const sw_host_call *c)
 
 static void pair_grad(const sw_host_call *c)
 {
-    const float *const x = c->arg[0].data, *const w = c->arg[1].data, *const dp = c->arg[4].data, *const dq = c->arg[5].data;
+    const float *const x = c->arg[0].data, *const w = c->arg[1].data;
+    const float *const dp = c->arg[4].data, *const dq = c->arg[5].data;
     float *const dx = c->arg[6].data, *const dw = c->arg[7].data;
     for (int64_t i = c->begin; i < c->end; i++) {
         dx[i] = dp[i] * w[i] + dq[i];
@@ -135,7 +136,7 @@ static const sw_op_def pair_def = {
     .backward = {.portable = pair_grad_text, .host = pair_grad},
 };
 
-/* ---- x [R, C] by w [C], and the column k [R] of each row: a rule of shapes, a grid, numbers, integers, a fixed input ------ */
+/* ---- x [R, C] by w [C], and the column k [R] of each row: a rule of shapes, a grid, numbers, integers, a fixed inp */
 
 /* y[r] = sum over c of x[r][c] w[c], + t[r] x[r][k[r]]; t is fixed. */
 static const char rows_text[] =
@@ -178,7 +179,8 @@ static void rows(const sw_host_call *c)
 
 static void rows_grad(const sw_host_call *c)
 {
-    const float *const x = c->arg[0].data, *const w = c->arg[1].data, *const t = c->arg[3].data, *const dy = c->arg[5].data;
+    const float *const x = c->arg[0].data, *const w = c->arg[1].data;
+    const float *const t = c->arg[3].data, *const dy = c->arg[5].data;
     const int32_t *const k = c->arg[2].data;
     float *const dx = c->arg[6].data, *const dw = c->arg[7].data;
     const int64_t n_rows = c->arg[8].i64, columns = c->arg[9].i64;
@@ -227,7 +229,7 @@ static const sw_op_def rows_def = {
     .forward_grid = rows_grid, .backward_grid = rows_grad_grid, .backward_local = 32, .check = rows_check,
 };
 
-/* ---- 3 x in plain OpenCL C, and a gradient that is wrong in its last element ------------------------------------------------- */
+/* ---- 3 x in plain OpenCL C, and a gradient that is wrong in its last element ------------------------------------- */
 
 static const char triple_cl[] =
     "__kernel void triple(__global char *x, long x_at, __global char *y, long y_at, long n)\n"

@@ -1,5 +1,5 @@
-/* test_custom.c: a user's own kernels (swoop/kernel.h) on every device that is there: by hand, and as ops with gradients
- * beside the same thing in primitives; the check by differences; errors; allocations that fail. */
+/* test_custom.c: a user's own kernels (swoop/kernel.h) on every device that is there: by hand, and as ops with
+ * gradients beside the same thing in primitives; the check by differences; errors; allocations that fail. */
 /* link: -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free */
 #include "backend/null/null.h"
 #include "custom_ops.h"
@@ -13,7 +13,7 @@
 #define says(text) do { if (!strstr(sw_error(), text)) fail_msg("\"%s\" is not in: %s", text, sw_error()); } while (0)
 #define BAD(call, status, text) do { assert_int_equal(call, status); says(text); } while (0)
 
-/* ---- memory that can run out ------------------------------------------------------------------------------------------ */
+/* ---- memory that can run out ------------------------------------------------------------------------------------- */
 
 static long allocations_left = -1, live; /* -1: no limit; live: not freed yet */
 
@@ -69,7 +69,7 @@ void __wrap_free(void *p)
     __real_free(p);
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------------------------ */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 #define MAX_DEVICES 4
 static sw_device *devices[MAX_DEVICES], *null_device;
@@ -104,7 +104,7 @@ static const char *id_of(const sw_device *d)
     return sw_device_info(d)->id;
 }
 
-/* ---- by hand ------------------------------------------------------------------------------------------------------------ */
+/* ---- by hand ----------------------------------------------------------------------------------------------------- */
 
 static const char sum_text[] =
     "KERNEL(sum)(BUF(a), BUF(b), BUF(c), i64 n, i32 twice, float scale)\n"
@@ -236,8 +236,8 @@ static void test_texts_refused(void **state)
     sw_kernel *k = NULL;
     BAD(sw_kernel_new(d, &(sw_kernel_source){.name = "sum", .host = sum_host}, &k), SW_ERR_UNSUPPORTED,
         "fill portable or opencl");
-    BAD(sw_kernel_new(d, &(sw_kernel_source){.name = "sum", .portable = "KERNEL(sum)(BUF(a))\n{\n    nonsense;\n}\n"}, &k),
-        SW_ERR_DEVICE, ">   3 |     nonsense;");
+    const sw_kernel_source wrong = {.name = "sum", .portable = "KERNEL(sum)(BUF(a))\n{\n    nonsense;\n}\n"};
+    BAD(sw_kernel_new(d, &wrong, &k), SW_ERR_DEVICE, ">   3 |     nonsense;");
     BAD(sw_kernel_new(d, &(sw_kernel_source){.name = "total", .portable = sum_text}, &k), SW_ERR_DEVICE, "total");
     GOOD(sw_kernel_new(d, &sum_source, &k)); /* what was refused before does not stand in the way */
     BAD(sw_kernel_launch(k, &(sw_launch){.groups = {1}, .local = {64}}), SW_ERR_DEVICE, "sum"); /* no arguments */
@@ -255,18 +255,20 @@ static const char plane_text[] =
 static void plane_host(const sw_host_call *c)
 {
     const int64_t width = c->arg[1].i64;
-    for (int64_t i = c->begin; i < c->end; i++) ((int32_t *)c->arg[0].data)[i] = (int32_t)(100 * (i / width) + i % width);
+    int32_t *const a = c->arg[0].data;
+    for (int64_t i = c->begin; i < c->end; i++) a[i] = (int32_t)(100 * (i / width) + i % width);
 }
 
 static void test_two_axes(void **state)
 {
     (void)state;
+    static const sw_kernel_source source = {.name = "plane", .portable = plane_text, .host = plane_host};
     for (int i = 0; i < n_devices; i++) {
         sw_buffer *a = NULL;
         sw_kernel *k = NULL;
         int32_t got[12 * 6];
         GOOD(sw_buffer_new(devices[i], sizeof got, &a));
-        GOOD(sw_kernel_new(devices[i], &(sw_kernel_source){.name = "plane", .portable = plane_text, .host = plane_host}, &k));
+        GOOD(sw_kernel_new(devices[i], &source, &k));
         const sw_arg args[] = {sw_arg_buffer(a), sw_arg_i64(12)};
         GOOD(sw_kernel_launch(k, &(sw_launch){.groups = {3, 2}, .local = {4, 3}, .args = args, .n_args = 2}));
         GOOD(sw_buffer_read(a, 0, got, sizeof got));
@@ -276,7 +278,7 @@ static void test_two_axes(void **state)
     }
 }
 
-/* ---- as ops ------------------------------------------------------------------------------------------------------------- */
+/* ---- as ops ------------------------------------------------------------------------------------------------------ */
 
 /* What the ops are in primitives. */
 static void plain_add_relu(const sw_t *x, sw_t *y) { y[0] = sw_relu(sw_add(x[0], x[1])); }
@@ -387,7 +389,8 @@ static void compare(const sw_device *d, const op_case *c, int n)
         for (int e = 0; e < MAX_VALUES; e++) {
             const double have = (double)values[1][k][e], want = (double)values[0][k][e];
             if (!(fabs(have - want) <= 3e-6 * (1 + fabs(want)) * (c->def == &rows_def ? 10 : 1)))
-                fail_msg("%s on %s: value %d[%d] is %.8g, by primitives %.8g", c->def->name, id_of(d), k, e, have, want);
+                fail_msg("%s on %s: value %d[%d] is %.8g, by primitives %.8g", c->def->name, id_of(d), k, e, have,
+                         want);
         }
 }
 
@@ -420,7 +423,8 @@ static void test_views(void **state)
         const sw_t y = sw_op_apply(pair_op, in, 2), both[] = {y, sw_op_output(y, 1)};
         GOOD(sw_eval(sw_concat(both, 2, 0), devices[d], SW_F32, got, 24));
         for (int e = 0; e < 12; e++) {
-            const float v = (float)(e / 3);
+            const int row = e / 3;
+            const float v = (float)row;
             assert_true(got[e] == v * v && got[12 + e] == 3.0f * v);
         }
         sw_graph_free(g);
@@ -454,7 +458,7 @@ static void test_in_a_graph(void **state)
     sw_graph_free(g);
 }
 
-/* ---- the check ------------------------------------------------------------------------------------------------------------ */
+/* ---- the check --------------------------------------------------------------------------------------------------- */
 
 static void test_check(void **state)
 {
@@ -491,7 +495,7 @@ static void test_check_at_once(void **state)
     sw_op_id id = 0;
     setenv("SWOOP_CHECK", "1", 1);
     def.name = "triple_checked";
-    BAD(sw_op_register(&def, &id), SW_ERR_DATA, "op 'triple_checked' on cpu: the gradient of input 0 is wrong at element 7");
+    BAD(sw_op_register(&def, &id), SW_ERR_DATA, "'triple_checked' on cpu: the gradient of input 0 is wrong at");
     assert_int_equal(id, 0);
     assert_int_equal(sw_op_find("triple_checked"), 0);
     def.backward.host = NULL; /* cannot be checked: is taken, with a warning in the log */
@@ -507,7 +511,7 @@ static void test_check_at_once(void **state)
     unsetenv("SWOOP_CHECK");
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static const char *no_shape(const sw_shape *in, int n_in, sw_shape *out, int n_out)
 {
@@ -581,7 +585,8 @@ static void test_applications_refused(void **state)
     BAD(apply(0, f, 1, 0), SW_ERR_ARGUMENT, "no op with id 0");
     BAD(apply(pair_op, f, 1, 0), SW_ERR_ARGUMENT, "'pair' takes 2 inputs, not 1");
     BAD(apply(pair_op, f, 8, 0), SW_ERR_ARGUMENT, "'pair' takes 2 inputs, not 8");
-    BAD(apply(pair_op, f + 1, 2, 0), SW_ERR_SHAPE, "'pair': all inputs must have one shape (the inputs are f32[4], f32[5])");
+    BAD(apply(pair_op, f + 1, 2, 0), SW_ERR_SHAPE, "'pair': all inputs must have one shape");
+    says("(the inputs are f32[4], f32[5])");
     BAD(apply(squash_op, f + 3, 1, 0), SW_ERR_SHAPE, "must be f32");
     BAD(apply(pair_op, f, 2, 2), SW_ERR_ARGUMENT, "no output 2");
     BAD(apply(squash_op, f, 1, 1), SW_ERR_ARGUMENT, "no output 1"); /* what is saved is backward's */
@@ -604,12 +609,13 @@ static void many_items(const sw_shape *in, const sw_shape *out, sw_op_grid *g)
 static void test_gradients_refused(void **state)
 {
     (void)state;
-    sw_op_def def = {.name = "forward_only", .n_in = 1, .n_out = 1, .shape = sw_same_shape, .forward = {.host = triple}};
+    sw_op_def def = {.name = "forward_only", .n_in = 1, .n_out = 1, .shape = sw_same_shape};
     sw_op_id id = 0;
     sw_graph *g = NULL;
     sw_program *p = NULL;
     sw_t d, dd;
     const int64_t shape[] = {4};
+    def.forward.host = triple;
     GOOD(sw_op_register(&def, &id));
     GOOD(sw_graph_new(&g));
     const sw_t x = sw_input(g, "x", SW_F32, 1, shape);
@@ -637,7 +643,7 @@ static void test_gradients_refused(void **state)
     sw_graph_free(g);
 }
 
-/* ---- out of memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- out of memory ----------------------------------------------------------------------------------------------- */
 
 static sw_status whole_life(const sw_op_def *def, sw_op_id *id)
 {
