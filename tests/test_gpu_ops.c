@@ -25,6 +25,7 @@ typedef struct item {
 static sw_device *ref, *device;
 static item *batch;
 static int n_batch, n_trials;
+static verdicts seen;
 
 static void drop(item *i)
 {
@@ -37,12 +38,14 @@ static void drop(item *i)
 static void run_item(item *i)
 {
     const double bound = SW_MAX(i->t.c->bound, 1e-5);
+    const int before = problems;
     results have = { .n = 0 };
     sw_status st = set_slots(i->program, &i->t);
     if (st == SW_OK) st = sw_program_run(i->program);
     if (st == SW_OK) st = get_results(i->program, i->graph, &have);
     if (st != SW_OK) problem(&i->t, "%s", sw_error());
     else compare(&i->t, sw_device_info(device)->id, &have, &i->oracle, bound);
+    judge(&seen, &i->t, before);
     results_free(&have);
 }
 
@@ -121,6 +124,7 @@ static int close_devices(void **state)
 {
     (void)state;
     free(batch);
+    if (device) write_verdicts(&seen, sw_device_info(device)->backend);
     sw_device_close(device);
     sw_device_close(ref);
     return 0;
