@@ -520,6 +520,19 @@ static void make_run(void)
     if (!there("runs/model")) must("train " MLP "--epochs 3 --lr 0.01 --name model");
 }
 
+/* A run whose cosine has come down to 0 learns when it is given more epochs. */
+static void test_resume_finished(void **state)
+{
+    (void)state;
+    must("train " MLP "--epochs 2 --lr 0.01 --name done");
+    must("train --resume runs/done --epochs 4 --json");
+    has(err, "begins again at lr 0.01");
+    json_t *const result = json_lines(out, "result");
+    assert_non_null(result);
+    assert_int_equal(json_integer_value(json_object_get(result, "best_epoch")), 4);
+    json_decref(result);
+}
+
 static void test_eval(void **state)
 {
     (void)state;
@@ -841,7 +854,7 @@ int main(void)
         cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
-        cmocka_unit_test(test_eval),         cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_resume_finished), cmocka_unit_test(test_eval),         cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished),
         cmocka_unit_test(test_closed_pipe),  cmocka_unit_test(test_closed_streams),
