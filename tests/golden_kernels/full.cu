@@ -1,4 +1,4 @@
-KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
+SIZED_KERNEL(sw_k_parts, 256, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
 {
     const GLOBAL i64 *p0 = AT(i64, b0);
     const GLOBAL float *p1 = AT(float, b1);
@@ -31,7 +31,7 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
     }
 }
 
-KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
+SIZED_KERNEL(sw_k, 128, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
 {
     GLOBAL float *p2 = AT(float, b2);
     GLOBAL float *w2 = AT(float, ws) + 0;

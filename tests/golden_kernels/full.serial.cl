@@ -1,4 +1,4 @@
-KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
+SIZED_KERNEL(sw_k_parts, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
 {
     const GLOBAL i64 *p0 = AT(i64, b0);
     const GLOBAL float *p1 = AT(float, b1);
@@ -42,7 +42,7 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
     w2[work] = sw_total(a2, e2);
 }
 
-KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
+SIZED_KERNEL(sw_k, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
 {
     GLOBAL float *p2 = AT(float, b2);
     GLOBAL float *w2 = AT(float, ws) + 0;
