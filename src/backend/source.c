@@ -22,8 +22,8 @@ sw_status sw__source_grid(const sw__op_desc *d, sw_op_grid *out)
     out->items = sw__dims_product(d->out[0].dim, d->out[0].rank);
     if (k->grid != NULL) k->grid(in, to, out);
     if (out->items < 0 || out->n_numbers < 0 || out->n_numbers > SW_OP_MAX_NUMBERS)
-        return sw__fail(SW_ERR_ARGUMENT, "op '%s': the grid of its %s has %lld work-items and %d numbers: at least 0, and 0 "
-                        "to %d, are possible", c->name, d->op == SW_OP_CUSTOM ? "forward" : "backward",
+        return sw__fail(SW_ERR_ARGUMENT, "op '%s': the grid of its %s has %lld work-items and %d numbers: at least "
+                        "0, and 0 to %d, are possible", c->name, d->op == SW_OP_CUSTOM ? "forward" : "backward",
                         (long long)out->items, out->n_numbers, SW_OP_MAX_NUMBERS);
     return SW_OK;
 }
@@ -59,5 +59,6 @@ int64_t sw__source_items(const sw__source_launch *l)
 
 sw_status sw__source_missing(const char *device, const sw_kernel_source *s, const char *fields)
 {
-    return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s' has nothing that device %s can run: fill %s", s->name, device, fields);
+    return sw__fail(SW_ERR_UNSUPPORTED, "kernel '%s' has nothing that device %s can run: fill %s", s->name, device,
+                    fields);
 }

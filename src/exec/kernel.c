@@ -15,7 +15,7 @@ struct sw_kernel {
     char *name;
 };
 
-/* ---- buffers --------------------------------------------------------------------------------------------------------- */
+/* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
 sw_status sw_buffer_new(sw_device *d, size_t bytes, sw_buffer **out)
 {
@@ -67,19 +67,21 @@ sw_status sw_buffer_read(const sw_buffer *b, size_t offset, void *dst, size_t by
     return bytes ? b->device->backend->download(b->device->dev, b->memory, offset, dst, bytes) : SW_OK;
 }
 
-/* ---- kernels --------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 sw_status sw_kernel_new(sw_device *d, const sw_kernel_source *s, sw_kernel **out)
 {
     if (!d || !s || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_kernel_new: device, source or out is NULL");
-    if (!s->name || !*s->name) return sw__fail(SW_ERR_ARGUMENT, "sw_kernel_new: the source has no name: its entry point's");
+    if (!s->name || !*s->name)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_kernel_new: the source has no name: its entry point's");
     if (!d->backend->source_build)
         return sw__fail(SW_ERR_UNSUPPORTED, "device %s takes no kernels by hand", d->info.id);
     sw_kernel *k = sw__calloc(1, sizeof *k);
     if (!k) return sw__no_memory(sizeof *k, "a kernel");
     k->device = d;
     k->name = sw__strdup(s->name);
-    const sw_status st = k->name ? d->backend->source_build(d->dev, s, &k->built) : sw__no_memory(64, "a kernel's name");
+    sw_status st = k->name ? SW_OK : sw__no_memory(strlen(s->name), "a kernel's name");
+    if (st == SW_OK) st = d->backend->source_build(d->dev, s, &k->built);
     if (st != SW_OK) {
         sw__free(k->name);
         sw__free(k);
@@ -97,7 +99,7 @@ void sw_kernel_free(sw_kernel *k)
     sw__free(k);
 }
 
-/* ---- arguments and launches ------------------------------------------------------------------------------------------ */
+/* ---- arguments and launches -------------------------------------------------------------------------------------- */
 
 sw_arg sw_arg_buffer(sw_buffer *b)
 {
@@ -140,13 +142,13 @@ static sw_status check_grid(const sw_kernel *k, const sw_launch *l, sw__source_l
     uint64_t group = 1;
     for (int d = 0; d < 3; d++) {
         if (d == 0 && (l->groups[d] == 0 || l->local[d] == 0))
-            return sw__fail(SW_ERR_ARGUMENT, "kernel '%s': %u groups of %u work-items along axis 0: there must be at least "
-                            "1 of each (sw_groups counts them)", k->name, l->groups[d], l->local[d]);
+            return sw__fail(SW_ERR_ARGUMENT, "kernel '%s': %u groups of %u work-items along axis 0: there must be at "
+                            "least 1 of each (sw_groups counts them)", k->name, l->groups[d], l->local[d]);
         out->groups[d] = SW_MAX(l->groups[d], 1u);
         out->local[d] = SW_MAX(l->local[d], 1u);
         if (out->groups[d] > INT32_MAX || out->local[d] > MAX_GROUP)
-            return sw__fail(SW_ERR_ARGUMENT, "kernel '%s': %u groups of %u work-items along axis %d: at most 2147483647 "
-                            "groups of 1024 are possible", k->name, out->groups[d], out->local[d], d);
+            return sw__fail(SW_ERR_ARGUMENT, "kernel '%s': %u groups of %u work-items along axis %d: at most "
+                            "2147483647 groups of 1024 are possible", k->name, out->groups[d], out->local[d], d);
         group *= out->local[d];
         items *= (double)out->groups[d] * out->local[d];
     }
@@ -161,8 +163,8 @@ static sw_status check_arg(const sw_kernel *k, int i, const sw_arg *a, sw__sourc
 {
     *out = (sw__source_arg){.kind = (uint8_t)a->kind, .i32 = a->i32, .i64 = a->i64, .f32 = a->f32};
     if (a->kind < SW_ARG_BUFFER || a->kind > SW_ARG_F32)
-        return sw__fail(SW_ERR_ARGUMENT, "kernel '%s': argument %d is of no kind: make it with sw_arg_buffer, sw_arg_i64 …",
-                        k->name, i);
+        return sw__fail(SW_ERR_ARGUMENT, "kernel '%s': argument %d is of no kind: make it with sw_arg_buffer, "
+                        "sw_arg_i64 …", k->name, i);
     if (a->kind != SW_ARG_BUFFER) return SW_OK;
     if (!a->buffer) return sw__fail(SW_ERR_ARGUMENT, "kernel '%s': argument %d is no buffer but NULL", k->name, i);
     if (a->buffer->device != k->device)

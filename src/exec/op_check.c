@@ -26,7 +26,7 @@ typedef struct check {
     int tried, rough;              /* elements; those where forward is not smooth */
 } check;
 
-/* ---- the graph ------------------------------------------------------------------------------------------------------- */
+/* ---- the graph --------------------------------------------------------------------------------------------------- */
 
 static const char *slot(char *buf, const char *what, int i)
 {
@@ -88,7 +88,8 @@ static sw_status set_integers(check *t, int i)
     char name[16];
     if (!v) return sw__no_memory((size_t)t->n_x[i] * sizeof *v, "checking an op");
     for (int64_t e = 0; e < t->n_x[i]; e++) v[e] = e % 2;
-    const sw_status st = sw_program_set(t->program, sw_program_input(t->program, slot(name, "x", i)), SW_I64, v, t->n_x[i]);
+    const int input = sw_program_input(t->program, slot(name, "x", i));
+    const sw_status st = sw_program_set(t->program, input, SW_I64, v, t->n_x[i]);
     sw__free(v);
     return st;
 }
@@ -117,7 +118,7 @@ static sw_status fill(check *t)
     return new_values(&rng, most, &t->dx);
 }
 
-/* ---- differences ------------------------------------------------------------------------------------------------------- */
+/* ---- differences ------------------------------------------------------------------------------------------------- */
 
 /* All outputs with x[i][e] = v, as y[side]. */
 static sw_status outputs_at(check *t, int i, int64_t e, float v, int side)
@@ -131,8 +132,8 @@ static sw_status outputs_at(check *t, int i, int64_t e, float v, int side)
     return st;
 }
 
-/* Central difference over +-h, and how far the rounding of results to f32 can have moved it. What x[i][e] has no part in
- * is the same on both sides, to the bit, and adds nothing to either. */
+/* Central difference over +-h, and how far the rounding of results to f32 can have moved it. What x[i][e] has no
+ * part in is the same on both sides, to the bit, and adds nothing to either. */
 static sw_status difference(check *t, int i, int64_t e, double h, double *slope, double *noise)
 {
     const float x = t->x[i][e], right = (float)((double)x + h), left = (float)((double)x - h);
@@ -151,8 +152,8 @@ static sw_status difference(check *t, int i, int64_t e, double h, double *slope,
     return SW_OK;
 }
 
-/* Two widths that agree give the slope with an error of order h^4; where they do not, the point is near a kink, or the step
- * is too long for the curvature: shorter ones are tried until rounding covers what they say. */
+/* Two widths that agree give the slope with an error of order h^4; where they do not, the point is near a kink, or
+ * the step is too long for the curvature: shorter ones are tried until rounding covers what they say. */
 static sw_status slope_at(check *t, int i, int64_t e, double scale, double *slope, double *noise, bool *smooth)
 {
     double h = 0x1p-5 * fmin(fmax(1.0, fabs((double)t->x[i][e])), 16.0);
@@ -182,8 +183,9 @@ static sw_status check_element(check *t, int i, int64_t e, double scale)
         return SW_OK;
     }
     if (fabs(have - want) <= 3e-3 * fmax(fabs(want), 0.1 * scale) + 4 * noise) return SW_OK;
-    return sw__fail(SW_ERR_DATA, "op '%s' on %s: the gradient of input %d is wrong at element %lld: backward gives %.6g, by "
-                    "differences of forward it is %.6g", t->c->name, t->device->info.id, i, (long long)e, have, want);
+    return sw__fail(SW_ERR_DATA, "op '%s' on %s: the gradient of input %d is wrong at element %lld: backward gives "
+                    "%.6g, by differences of forward it is %.6g", t->c->name, t->device->info.id, i, (long long)e, have,
+                    want);
 }
 
 /* The size of a gradient: that of its largest element, or of the weights where all of it is near nothing. */
@@ -210,7 +212,7 @@ static sw_status check_input(check *t, int i)
     return set(t, "x", i, t->x[i], t->n_x[i]);
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------------------- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 static void check_free(check *t)
 {
@@ -261,7 +263,8 @@ static sw_status check_at_once(sw_op_id op)
     const sw__custom *const c = sw__custom_of(op);
     if (!c->differentiable) return SW_OK;
     if (!c->forward.source.host || !c->backward.source.host) {
-        sw__log(SW_LOG_WARN, "op '%s' is not checked: it has no host functions; sw_op_check does it on a device", c->name);
+        sw__log(SW_LOG_WARN, "op '%s' is not checked: it has no host functions; sw_op_check does it on a device",
+                c->name);
         return SW_OK;
     }
     SW_TRY(sw_device_open("cpu", NULL, &cpu));

@@ -142,6 +142,7 @@ static sw_status extract(sw_t t, sw_graph **out)
     const sw_graph *g = t.graph;
     sw_graph *e = NULL;
     SW_TRY(sw__graph_like(g, &e));
+    e->n_inputs = 0; /* t needs none of them, as is checked below */
     sw_t *map = sw__calloc(g->n_nodes, sizeof *map);
     bool *need = sw__calloc(g->n_nodes, sizeof *need);
     sw_status st = map && need ? SW_OK : sw__no_memory(g->n_nodes * sizeof *map, "evaluating");
@@ -173,8 +174,8 @@ static sw_status extract(sw_t t, sw_graph **out)
 
 sw_status sw_eval(sw_t t, sw_device *d, sw_dtype type, void *dst, int64_t n)
 {
-    if (!t.graph) return sw__fail(SW_ERR_ARGUMENT, "sw_eval: the value is invalid");
-    SW_TRY(sw_graph_status(t.graph));
+    if (t.graph) SW_TRY(sw_graph_status(t.graph));
+    if (!sw_valid(t)) return sw__fail(SW_ERR_ARGUMENT, "sw_eval: the value is invalid");
     sw_device *own = NULL;
     sw_graph *e = NULL;
     sw_program *p = NULL;

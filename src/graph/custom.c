@@ -77,7 +77,7 @@ static sw_status make_custom(const sw_op_def *def, sw__custom **out)
     return SW_OK;
 }
 
-/* ---- what can be registered --------------------------------------------------------------------------------------- */
+/* ---- what can be registered -------------------------------------------------------------------------------------- */
 
 static bool is_identifier(const char *s)
 {
@@ -128,11 +128,11 @@ static sw_status check_def(const sw_op_def *def)
                         def->name != NULL ? def->name : "(NULL)");
     SW_TRY(check_counts(def));
     if (def->shape == NULL)
-        return sw__fail(SW_ERR_ARGUMENT, "op '%s': shape is NULL: give the rule of its results' shapes (sw_same_shape, if "
-                        "they are like the inputs)", def->name);
+        return sw__fail(SW_ERR_ARGUMENT, "op '%s': shape is NULL: give the rule of its results' shapes "
+                        "(sw_same_shape, if they are like the inputs)", def->name);
     if (!has_source(&def->forward))
-        return sw__fail(SW_ERR_ARGUMENT, "op '%s': forward is empty: fill forward.portable (GPUs) and forward.host (cpu)",
-                        def->name);
+        return sw__fail(SW_ERR_ARGUMENT, "op '%s': forward is empty: fill forward.portable (GPUs) and forward.host "
+                        "(cpu)", def->name);
     if (def->forward_local > 1024 || def->backward_local > 1024)
         return sw__fail(SW_ERR_ARGUMENT, "op '%s': a group has at most 1,024 work-items", def->name);
     return check_gradient_def(def);
@@ -195,7 +195,7 @@ sw_op_id sw_op_find(const char *name)
     return id;
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 const char *sw_same_shape(const sw_shape *in, int n_in, sw_shape *out, int n_out)
 {
@@ -277,8 +277,8 @@ sw_status sw__infer_custom(const sw_graph *g, sw__node *n)
     return SW_OK;
 }
 
-/* The gradient op is made by the rule below only: its operands are right. Output k is like the k-th differentiable input,
- * and the inputs come first among its operands. */
+/* The gradient op is made by the rule below only: its operands are right. Output k is like the k-th differentiable
+ * input, and the inputs come first among its operands. */
 sw_status sw__infer_custom_grad(const sw_graph *g, sw__node *n)
 {
     sw__take(n, sw__in(g, n, n->attr.custom.op->dx[0]));
@@ -304,7 +304,7 @@ sw_status sw__custom_output(const sw_graph *g, const sw__node *from, int k, sw__
     return SW_OK;
 }
 
-/* ---- in a graph ---------------------------------------------------------------------------------------------------- */
+/* ---- in a graph -------------------------------------------------------------------------------------------------- */
 
 sw_t sw_op_apply(sw_op_id op, const sw_t *in, int n)
 {
@@ -333,7 +333,7 @@ sw_t sw_op_output(sw_t applied, int k)
                            sw__value_text(applied.graph, applied.id, x), k);
 }
 
-/* ---- gradient ------------------------------------------------------------------------------------------------------ */
+/* ---- gradient ---------------------------------------------------------------------------------------------------- */
 
 /* Operands of the gradient: inputs, results, and what arrived at each f32 output, zeros where nothing did. */
 static uint32_t grad_operands(sw_graph *g, uint32_t id, const sw_t *dy, sw_t *in)
@@ -353,7 +353,7 @@ RULE(sw__grad_custom)
 {
     const sw__attr attr = g->nodes[id].attr;
     const sw__custom *const c = attr.custom.op;
-    sw_t in[SW_OP_MAX_IN + 2 * SW_OP_MAX_OUT];
+    sw_t in[SW_OP_MAX_IN + 2 * SW_OP_MAX_OUT] = { SW_NONE };
     if (!c->differentiable) {
         sw__graph_error(g, SW_ERR_UNSUPPORTED, "sw_grad: op '%s' (%%%u) has no gradient: give it a backward when it is "
                         "registered, or stop the gradient with sw_stop_gradient", c->name, id);
@@ -361,7 +361,8 @@ RULE(sw__grad_custom)
     }
     const uint32_t n = grad_operands(g, id, dy, in);
     const sw_t d = sw__node_add(g, SW_OP_CUSTOM_GRAD, in, n, &attr, NULL);
-    const char *const name = sw__arena_printf(&g->arena, "%s.grad", g->nodes[id].name != NULL ? g->nodes[id].name : c->name);
+    const char *const own = g->nodes[id].name != NULL ? g->nodes[id].name : c->name;
+    const char *const name = sw__arena_printf(&g->arena, "%s.grad", own);
     if (name == NULL) {
         sw__graph_error(g, SW_ERR_MEMORY, "out of memory for the names of gradients");
         return;
@@ -373,6 +374,6 @@ RULE(sw__grad_custom)
 
 RULE(sw__grad_custom_grad)
 {
-    sw__graph_error(g, SW_ERR_UNSUPPORTED, "sw_grad: the gradient of op '%s' (%%%u) has no gradient itself: own ops are "
-                    "differentiated once", g->nodes[id].attr.custom.op->name, id);
+    sw__graph_error(g, SW_ERR_UNSUPPORTED, "sw_grad: the gradient of op '%s' (%%%u) has no gradient itself: own ops "
+                    "are differentiated once", g->nodes[id].attr.custom.op->name, id);
 }

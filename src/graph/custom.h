@@ -1,5 +1,5 @@
-/* custom.h: a user's op as the library keeps it (swoop/kernel.h has the user's side). Registered in custom.c; carried by
- * nodes in attr.custom; run by the backends through what backend/source.h makes of it. */
+/* custom.h: a user's op as the library keeps it (swoop/kernel.h has the user's side). Registered in custom.c;
+ * carried by nodes in attr.custom; run by the backends through what backend/source.h makes of it. */
 #ifndef SW_GRAPH_CUSTOM_H
 #define SW_GRAPH_CUSTOM_H
 

@@ -37,7 +37,7 @@ void sw__emit_open(sw__emitter *e, const char *fmt, ...)
     indent(e);
     add_v(e, fmt, ap);
     va_end(ap);
-    sw__text_add(&e->out->text, *fmt ? " {\n" : "{\n");
+    sw__text_add(&e->out->text, " {\n");
     e->depth++;
 }
 

@@ -180,8 +180,8 @@ static void emit_serial(sw__emitter *e, plan *p)
     const bool whole = e->parts == 1;
     e->compensate = p->chunk > LIMIT;
     sw__emit_begin(e, whole ? "" : "_parts", true, whole, (uint64_t)(tiles * e->parts), 1, 1);
-    sw__emit_line(e, "const %s number = (%s)GROUP(0);", e->ux, e->ux);
-    emit_part(e, p, "number", tiles);
+    sw__emit_line(e, "const %s work = (%s)GROUP(0);", e->ux, e->ux);
+    emit_part(e, p, "work", tiles);
     emit_tile(e, p);
     if (p->rows > 0) emit_serial_walk(e, p);
     else emit_arrays(e, p, "t", false);
@@ -286,8 +286,8 @@ static void emit_wide(sw__emitter *e, plan *p)
     sw__emit_begin(e, whole ? "" : "_parts", true, whole, (uint64_t)(p->tiles * e->parts), (uint32_t)p->wide,
                    (uint32_t)p->deep);
     sw__emit_local(e, 0, (int)(p->wide * p->deep));
-    sw__emit_line(e, "const %s number = (%s)GROUP(0);", e->ux, e->ux);
-    emit_part(e, p, "number", p->tiles);
+    sw__emit_line(e, "const %s work = (%s)GROUP(0);", e->ux, e->ux);
+    emit_part(e, p, "work", p->tiles);
     emit_column(e, p);
     sw__emit_axes(e, &e->kept, "column");
     sw__emit_rows_of(e, 0);

@@ -173,8 +173,8 @@ static void emit_number(sw__emitter *e, const char *name, int lanes, int64_t n)
 /* From a number of a part to its row and its share of n pieces. */
 static void emit_part(sw__emitter *e, const plan *p, int64_t n)
 {
-    sw__emit_line(e, "const %s row = number / %" PRId64 "%s;", e->ux, e->parts, e->u);
-    sw__emit_line(e, "const %s first = number %% %" PRId64 "%s * %" PRId64 "%s;", e->ux, e->parts, e->u, p->chunk, e->u);
+    sw__emit_line(e, "const %s row = work / %" PRId64 "%s;", e->ux, e->parts, e->u);
+    sw__emit_line(e, "const %s first = work %% %" PRId64 "%s * %" PRId64 "%s;", e->ux, e->parts, e->u, p->chunk, e->u);
     sw__emit_line(e, "const %s last = first + %" PRId64 "%s < %" PRId64 "%s ? first + %" PRId64 "%s : %" PRId64 "%s;",
                   e->ux, p->chunk, e->u, n, e->u, p->chunk, e->u, n, e->u);
 }
@@ -188,7 +188,8 @@ static void emit_item_phases(sw__emitter *e, const plan *p)
         sw__emit_rows_of(e, phase);
         if (!walks) continue;
         sw__emit_accumulators(e, phase);
-        sw__emit_open(e, "%s", "");
+        sw__emit_line(e, "{");
+        e->depth++;
         emit_blocks(e, p, phase, reduces);
         sw__emit_close(e);
         if (e->parts == 1) sw__emit_totals(e, phase);
@@ -201,12 +202,12 @@ static void emit_items(sw__emitter *e, const plan *p)
     const bool whole = e->parts == 1;
     sw__emit_begin(e, whole ? "" : "_parts", true, whole, (uint64_t)sw__emit_over(items, p->lanes), (uint32_t)p->lanes,
                    1);
-    emit_number(e, whole ? "row" : "number", p->lanes, items);
+    emit_number(e, whole ? "row" : "work", p->lanes, items);
     if (!whole) emit_part(e, p, p->blocks);
     sw__emit_axes(e, &e->kept, "row");
     emit_item_phases(e, p);
     if (whole) sw__emit_row_stores(e);
-    else SW_EACH_REDUCTION(e, j, 0) sw__emit_line(e, "w%d[number] = %s;", (int)j, sw__emit_total(e, j).s);
+    else SW_EACH_REDUCTION(e, j, 0) sw__emit_line(e, "w%d[work] = %s;", (int)j, sw__emit_total(e, j).s);
     sw__emit_end(e);
 }
 
@@ -245,13 +246,13 @@ static void emit_groups(sw__emitter *e, const plan *p)
     sw__emit_begin(e, whole ? "" : "_parts", true, whole, (uint64_t)(p->rows * e->parts), (uint32_t)p->lanes, 1);
     for (int phase = 0; phase < e->k->phases; phase++) sw__emit_local(e, phase, p->lanes);
     sw__emit_line(e, "const i32 lane = LANE(0);");
-    emit_number(e, whole ? "row" : "number", 1, p->rows * e->parts);
+    emit_number(e, whole ? "row" : "work", 1, p->rows * e->parts);
     if (!whole) emit_part(e, p, p->cols);
     sw__emit_axes(e, &e->kept, "row");
     emit_group_phases(e, p);
     sw__emit_open(e, "if (lane == 0)");
     if (whole) sw__emit_row_stores(e);
-    else SW_EACH_REDUCTION(e, j, 0) sw__emit_line(e, "w%d[number] = s%d[0];", (int)j, (int)j);
+    else SW_EACH_REDUCTION(e, j, 0) sw__emit_line(e, "w%d[work] = s%d[0];", (int)j, (int)j);
     sw__emit_close(e);
     sw__emit_end(e);
 }

@@ -18,7 +18,7 @@ static void run_host(const sw__cpu *cpu, sw_host_function *host, const sw_host_a
     }
 }
 
-/* ---- ops --------------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 static bool row_major(const sw__desc *d)
 {
@@ -45,7 +45,8 @@ static sw_status exec_custom(sw__cpu_plan *p, void *const *ptr)
 sw_status sw__cpu_custom_plan(sw__cpu_plan *p)
 {
     const sw_kernel_source *const s = &sw__custom_kernel_of(p->attr.custom.op, p->d.op)->source;
-    if (s->host == NULL) return sw__source_missing("cpu", s, p->d.op == SW_OP_CUSTOM ? "forward.host" : "backward.host");
+    if (s->host == NULL)
+        return sw__source_missing("cpu", s, p->d.op == SW_OP_CUSTOM ? "forward.host" : "backward.host");
     for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
         if (!row_major(&p->desc[i])) return sw__fail(SW_ERR_UNSUPPORTED, "tensor %d is not dense and row-major", i + 1);
     sw_op_grid *const grid = sw__calloc(1, sizeof *grid);
@@ -56,7 +57,7 @@ sw_status sw__cpu_custom_plan(sw__cpu_plan *p)
     return sw__source_grid(&p->d, grid);
 }
 
-/* ---- by hand ----------------------------------------------------------------------------------------------------------- */
+/* ---- by hand ----------------------------------------------------------------------------------------------------- */
 
 sw_status sw__cpu_source_build(void *dev, const sw_kernel_source *s, void **built)
 {

@@ -56,8 +56,8 @@ sw_status sw__gpu_source_launch(sw__gpu *g, void *built, const sw__source_launch
     for (int d = 0; d < 3; d++) {
         group *= (int)l->local[d];
         if ((int)l->local[d] > t->max_local[d])
-            return sw__fail(SW_ERR_ARGUMENT, "%u work-items along axis %d of a group: this device takes at most %d", l->local[d],
-                            d, t->max_local[d]);
+            return sw__fail(SW_ERR_ARGUMENT, "%u work-items along axis %d of a group: this device takes at most %d",
+                            l->local[d], d, t->max_local[d]);
     }
     if (group > t->max_group)
         return sw__fail(SW_ERR_ARGUMENT, "%d work-items in a group: this device takes at most %d", group, t->max_group);

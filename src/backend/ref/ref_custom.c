@@ -1,10 +1,10 @@
-/* ref_custom.c: a user's kernels on the reference backend: their host functions, on one thread. Those take floats, so what
- * is kept in double is rounded to f32 before the call and widened after it: the oracle is as exact as the user's function.
- * Called by ref.c. */
+/* ref_custom.c: a user's kernels on the reference backend: their host functions, on one thread. Those take floats,
+ * so what is kept in double is rounded to f32 before the call and widened after it: the oracle is as exact as the
+ * user's function. Called by ref.c. */
 #include "backend/ref/ref.h"
 #include "backend/source.h"
 
-/* ---- ops ------------------------------------------------------------------------------------------------------------- */
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 static size_t narrow_bytes(const sw__desc *d)
 {
@@ -52,7 +52,7 @@ sw_status sw__ref_custom(const sw__ref_call *c)
     return SW_OK;
 }
 
-/* ---- by hand --------------------------------------------------------------------------------------------------------- */
+/* ---- by hand ----------------------------------------------------------------------------------------------------- */
 
 sw_status sw__ref_source_build(void *dev, const sw_kernel_source *s, void **built)
 {
@@ -81,6 +81,7 @@ sw_status sw__ref_source_launch(void *dev, void *built, const sw__source_launch 
     (void)dev;
     sw_host_arg arg[SW_LAUNCH_MAX_ARGS];
     sw__source_launch_args(l, address, arg);
-    (*(sw_host_function **)built)(&(sw_host_call){.arg = arg, .n_args = l->n_args, .begin = 0, .end = sw__source_items(l)});
+    const sw_host_call call = {.arg = arg, .n_args = l->n_args, .begin = 0, .end = sw__source_items(l)};
+    (*(sw_host_function **)built)(&call);
     return SW_OK;
 }

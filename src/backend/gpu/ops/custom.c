@@ -33,7 +33,8 @@ static sw_status split(const sw__gpu_plan *p, uint32_t wish, int64_t items, uint
         return sw__fail(SW_ERR_UNSUPPORTED, "groups of %u work-items: this device takes at most %d", wish, most);
     *local = wish > 0 ? wish : (uint32_t)SW_MIN(most, USUAL_GROUP);
     *groups = sw_groups(items, *local);
-    if (*groups == 0) return sw__fail(SW_ERR_UNSUPPORTED, "%lld work-items are too many for one launch", (long long)items);
+    if (*groups == 0)
+        return sw__fail(SW_ERR_UNSUPPORTED, "%lld work-items are too many for one launch", (long long)items);
     return SW_OK;
 }
 
