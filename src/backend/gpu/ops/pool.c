@@ -17,9 +17,8 @@ static int64_t spatial(const sw__desc *d, int i)
     return at < 0 ? 1 : d->dim[2 + at];
 }
 
-/* TENSOR of pool.k: strides of image, channel, and three spatial axes, of which missing ones come first. pool_lines.k
- * has no stride of channels. */
-static void tensor(sw__ask *a, const sw__gpu_plan *p, int i, bool channel)
+/* TENSOR of pool.k: strides of image, channel, and three spatial axes, of which missing ones come first. */
+static void tensor(sw__ask *a, const sw__gpu_plan *p, int i)
 {
     int64_t s[5] = {0};
     if (i >= 0) {
@@ -29,9 +28,7 @@ static void tensor(sw__ask *a, const sw__gpu_plan *p, int i, bool channel)
         s[1] = d->stride[1];
         for (int k = missing; k < 3; k++) s[2 + k] = d->stride[2 + k - missing];
     }
-    sw__ask_i64(a, 1, s);
-    if (channel) sw__ask_i64(a, 1, &s[1]);
-    sw__ask_i64(a, 3, &s[2]);
+    sw__ask_i64(a, 5, s);
 }
 
 static void window_macros(sw__ask *a, const sw__attr *attr)
@@ -83,13 +80,14 @@ static sw__ask ask(sw__gpu_plan *p, int r, const char *file)
 
 enum { LINE = 64 };
 
-/* Channels adjacent everywhere. A gradient is added to where it is stored: not in f16. */
+/* Channels adjacent in what the windows walk over. A gradient is added to where it is stored: not in f16. */
 static bool takes_lines(const sw__gpu_plan *p, int r)
 {
     const int dtype = p->d.out[0].dtype;
     if (!p->gpu->target.serial || (roles[r].grad && dtype != SW_F32 && dtype != SW_F64)) return false;
-    for (int i = 0; i < p->d.n_in + 1; i++)
-        if (p->desc[i].dim[1] > 1 && p->desc[i].stride[1] != 1) return false;
+    const int walked[] = {roles[r].x, roles[r].grad ? roles[r].result : -1};
+    for (size_t i = 0; i < SW_COUNT(walked); i++)
+        if (walked[i] >= 0 && p->desc[walked[i]].dim[1] > 1 && p->desc[walked[i]].stride[1] != 1) return false;
     return true;
 }
 
@@ -100,7 +98,7 @@ static sw_status plan_lines(sw__gpu_plan *p, int r, const sw__desc *x, const sw_
     sizes(&a, p, x, y);
     const int8_t tensors[] = {roles[r].x, roles[r].y, roles[r].dy, roles[r].result};
     for (size_t i = 0; i < SW_COUNT(tensors); i++)
-        if (tensors[i] >= 0) tensor(&a, p, tensors[i], false);
+        if (tensors[i] >= 0) tensor(&a, p, tensors[i]);
     snprintf(p->note, sizeof p->note, "lines of channels");
     if (roles[r].grad) return sw__ask_launch(&a, x->dim[0], sw__div_up(x->dim[1], LINE), 1, 1);
     return sw__ask_launch(&a, y->dim[0] * spatial(y, 0) * spatial(y, 1), 1, 1, 1);
@@ -121,10 +119,10 @@ static sw_status plan_elements(sw__gpu_plan *p, int r, const sw__desc *x, const 
     sw__ask_macro(&a, "C_FAST", c_fast);
     sw__ask_i32(&a, 1, &count);
     sizes(&a, p, x, y);
-    tensor(&a, p, roles[r].x, true);
-    tensor(&a, p, roles[r].y, true);
-    if (roles[r].grad) tensor(&a, p, roles[r].dy, true);
-    tensor(&a, p, roles[r].result, true);
+    tensor(&a, p, roles[r].x);
+    tensor(&a, p, roles[r].y);
+    if (roles[r].grad) tensor(&a, p, roles[r].dy);
+    tensor(&a, p, roles[r].result);
     snprintf(p->note, sizeof p->note, "%s", c_fast ? "channels last" : "strides");
     return sw__ask_launch(&a, sw__div_up(count, items), out->dim[0], 1, items);
 }

@@ -184,7 +184,9 @@ typedef struct weight_job {
 
 static sw__lanes weight_lanes(const sw__target *t, const sw__window *w)
 {
-    return sw__rows_lanes(t, w->type, merges(w) ? w->t[2] * w->c : w->c);
+    sw__lanes l = sw__rows_lanes(t, w->type, merges(w) ? w->t[2] * w->c : w->c);
+    l.mr = SW_MIN(l.mr, 8);
+    return l;
 }
 
 static weight_job find_job(const sw__target *t, const sw__window *w, const sw__lanes *l)
