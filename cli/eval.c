@@ -239,7 +239,7 @@ static int run(const cli_command *self, int argc, char **argv)
         { "split", "test|val|train", "which part of it; default: test, or val where there is no test part", CLI_CHOICE,
           &split, 0, 0 },
         { "device", "DEVICE", "auto, cpu, ... (see swoop devices)", CLI_TEXT, &device, 0, 0 },
-        { "threads", "N", "threads that compute; default: one per core", CLI_NUMBER, &threads, 1, 4096 },
+        { "threads", "N", "threads that compute; default: one per core", CLI_NUMBER, &threads, 1, 1024 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
     const char *path = NULL;

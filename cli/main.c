@@ -3,7 +3,7 @@
 #include "cli.h"
 #include <string.h>
 
-static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices };
+static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices, &cli_kernels };
 
 static const cli_command *find(const char *name)
 {

@@ -325,7 +325,7 @@ static int run(const cli_command *self, int argc, char **argv)
         { "data", "DATA", "the same as giving it behind the model", CLI_TEXT, &data, 0, 0 },
         { "split", "test|val|train", "which part of the data; default: test", CLI_CHOICE, &split, 0, 0 },
         { "device", "DEVICE", "auto, cpu, ... (see swoop devices)", CLI_TEXT, &device, 0, 0 },
-        { "threads", "N", "threads that compute; default: one per core", CLI_NUMBER, &threads, 1, 4096 },
+        { "threads", "N", "threads that compute; default: one per core", CLI_NUMBER, &threads, 1, 1024 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
     const char *positional[2] = { NULL, NULL };

@@ -266,7 +266,7 @@ static void draw(progress *p, const sw_event *e)
     else if (!isnan(e->eta))
         add(&tail, 1, "eta %s", cli_seconds(b, e->eta));
     const int columns =
-        cli_columns() - 1; /* the last column would move the cursor to the next line on some terminals */
+        cli_columns() - 3; /* room for ^C; and the last column moves the cursor on, on some terminals */
     parts_fit(&tail, columns - parts_width(&head) - 4 - LEAST_BAR);
     int bar = columns - parts_width(&head) - parts_width(&tail) - 4;
     if (bar > 30) bar = 30;

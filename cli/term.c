@@ -1,6 +1,7 @@
 /* term.c: what the terminal can do, and text fitted to it: width, colours, wrapping, characters it may not have.
  * Under every command's output. */
 #include "cli.h"
+#include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdlib.h>
@@ -11,8 +12,18 @@
 
 cli_state cli;
 
+/* A standard stream that the caller closed stays unusable (read-only, so that writing fails): otherwise the next file
+ * that is opened gets its number, and what is printed lands in a checkpoint. */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) < 0) return;
+    }
+}
+
 void cli_start(int argc, char *const *argv)
 {
+    hold_standard_streams();
     setlocale(LC_CTYPE, ""); /* only characters: numbers are written the same everywhere */
     cli.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {

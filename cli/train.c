@@ -10,16 +10,17 @@
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
 
 /* The first one lets the step finish and the state be saved; from then on the default action holds: the next one kills.
- */
+ * A pipe whose reader went away (| head) counts once: what is printed while saving meets it again. */
 static volatile sig_atomic_t stop;
-static const int stopping[] = { SIGINT, SIGTERM, SIGHUP };
+static const int stopping[] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
 
 static void on_signal(int number)
 {
     static const char text[] = "\nswoop: finishing this step, then saving; once more ends at once\n";
     (void)number;
     stop = 1;
-    for (size_t i = 0; i < CLI_COUNT(stopping); i++) signal(stopping[i], SIG_DFL);
+    for (size_t i = 0; i < CLI_COUNT(stopping); i++)
+        signal(stopping[i], stopping[i] == SIGPIPE ? SIG_IGN : SIG_DFL);
     if (!cli.quiet) {
         const ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
         (void)written; /* nothing can be done about it here */
@@ -142,10 +143,15 @@ static int train(sw_config *c)
 {
     progress p;
     sw_run_result r = { 0 };
-    if (*sw_config_text(c, SW_KEY_DATA) == '\0' && *sw_config_text(c, SW_KEY_RESUME) == '\0') {
+    const bool fresh = *sw_config_text(c, SW_KEY_RESUME) == '\0';
+    if (fresh && *sw_config_text(c, SW_KEY_DATA) == '\0') {
         return cli_error(CLI_USAGE,
                          "there is no data to train on: --data fashion-mnist, or a folder or files of yours\n"
                          "  swoop train --help has examples");
+    }
+    if (fresh && *sw_config_text(c, SW_KEY_MODEL) == '\0') {
+        return cli_error(CLI_USAGE, "there is no model to train: --model lenet, or --model mlp:256,128\n"
+                                    "  swoop train --help has examples");
     }
     progress_init(&p, c);
     catch_signals();

@@ -6,7 +6,7 @@ option(SWOOP_CHECKS "add the long checks (sanitizers, fuzzing, linters, packages
 option(SWOOP_WERROR "treat warnings as errors" OFF)
 option(SWOOP_FUZZ "build the libFuzzer targets tests/fuzz/fuzz_*.c (clang)" OFF)
 set(SWOOP_SANITIZE "" CACHE STRING "sanitizers for everything, e.g. \"address;undefined\" or \"thread\"")
-option(SWOOP_WITH_OPENCL "OpenCL devices (headers when building, the ICD loader at run time)" OFF)
+option(SWOOP_WITH_OPENCL "OpenCL devices (headers when building, the ICD loader at run time)" ON)
 option(SWOOP_WITH_YAML "YAML run files (libcyaml)" ON)
 option(SWOOP_WITH_JSON "JSON: safetensors, checkpoints, run folders (jansson)" ON)
 option(SWOOP_WITH_ZLIB "gzip-compressed IDX and deflated NPZ (zlib)" ON)

@@ -91,6 +91,29 @@ static void *take(sw__arena *memory, int64_t n, size_t size)
     return p;
 }
 
+/* ---- the table of docs/ops.md -------------------------------------------------------------------------------------- */
+
+/* What a device was right about and wrong about, by op and type of the case's first operand. */
+typedef struct verdicts { bool right[SW_OP_COUNT][SW_DTYPE_COUNT], wrong[SW_OP_COUNT][SW_DTYPE_COUNT]; } verdicts;
+
+SW_UNUSED static void judge(verdicts *v, const trial *t, int problems_before)
+{
+    const sw_dtype type = t->n_in > 0 ? t->in[0].type : (sw_dtype)t->c->like.dtype;
+    (problems == problems_before ? v->right : v->wrong)[t->c->op][type] = true;
+}
+
+/* Adds lines "device op type" to the file that SWOOP_OPS_TABLE names; scripts/ops-table makes the table of them. */
+SW_UNUSED static void write_verdicts(const verdicts *v, const char *device)
+{
+    const char *const path = getenv("SWOOP_OPS_TABLE");
+    FILE *const f = path ? fopen(path, "a") : NULL;
+    for (int op = 0; f && op < SW_OP_COUNT; op++)
+        for (int t = 0; t < SW_DTYPE_COUNT; t++)
+            if (v->right[op][t] && !v->wrong[op][t])
+                fprintf(f, "%s %s %s\n", device, sw__op_table[op].name, sw_dtype_name((sw_dtype)t));
+    if (f) fclose(f);
+}
+
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static const double special_floats[32] = {

@@ -184,7 +184,16 @@ static void test_errors(void **state)
         { "train a.yaml --config b.yaml", 2, "two run files" },
         { "train a.yaml", 1, "a.yaml" },
         { "train .", 2, "--resume" },
-        { "train --data digits", 1, "--model" },
+        { "train --data digits", 2, "--model" },
+        { "train --data digits --model mlp --project=", 1, "project is empty" },
+        { "train --data digits --model mlp --name=", 1, "name is ''" },
+        { "train --data digits --model mlp --name ../else", 1, "without /" },
+        { "train --data digits --model mlp --name last", 1, "choose another" },
+        { "train --data digits --model mlp --loss mse", 1, "use cross_entropy" },
+        { "train --data digits --model mlp --device null", 3, "computes nothing" },
+        { "train --data digits --model mlp --threads 1025", 2, "at most 1024" },
+        { "train --data digits --model mlp --num-classes 16777216", 2, "at most 16777215" },
+        { "train --data digits --model mlp --val fashion-mnist:no", 1, "fashion-mnist" },
         { "train --data digits --model mpl", 1, "mlp" },
         { "train --data nowhere --model mlp", 1, "nowhere" },
         { "train --data digits --model mlp --device cuda:7", 3, "cuda:7" },
@@ -195,6 +204,7 @@ static void test_errors(void **state)
         { "eval nowhere --split half", 2, "test|val|train" },
         { "eval nowhere --slpit test", 2, "did you mean --split" },
         { "eval nowhere --threads 0", 2, "whole number from 1" },
+        { "eval nowhere --threads 1025", 2, "to 1024" },
         { "eval nowhere --threads", 2, "needs a value" },
         { "predict", 2, "which model" },
         { "predict nowhere", 1, "nowhere" },
@@ -440,7 +450,51 @@ static void test_interrupt(void **state)
     json_t *const e = json_lines(out, "error");
     assert_int_equal((int)number(e, "code"), 130);
     json_decref(e);
-    must("train --resume --epochs 1"); /* the last run; there is nothing left to do */
+    must("train --resume --epochs 1"); /* the last run */
+    has(out, "nothing was left to do");
+    assert_int_equal(run("train --resume --epochs 1 --name other"), 1);
+    has(err, "name was ");
+}
+
+/* A cosine schedule that has come down to 0 begins again, and says so, when the run is given more epochs. */
+static void test_resume_finished(void **state)
+{
+    (void)state;
+    must("train " MLP "--epochs 1 --name finished");
+    has_not(out, "nothing was left");
+    must("train --resume runs/finished --epochs 2");
+    has(out, "epoch 2/2");
+    has(err, "begins again at lr 0.001");
+    must("train " MLP "--epochs 1 --name steady --schedule constant");
+    must("train --resume runs/steady --epochs 2");
+    assert_string_equal(err, "");
+}
+
+/* Whoever reads the output goes away: as with Ctrl-C, the state is saved. */
+static void test_closed_pipe(void **state)
+{
+    (void)state;
+    must("devices; ('" SWOOP_COMMAND "' train " MLP
+         "--epochs 100000 --name piped; echo $? >code) | head -n 1 >/dev/null");
+    char *const code = slurp("code");
+    assert_string_equal(code, "130\n");
+    sw__free(code);
+    has(err, "swoop train --resume runs/piped");
+    must("train --resume runs/piped --epochs 1 --dry-run");
+}
+
+/* A closed standard stream does not become the first file that is opened: nothing is printed into log.txt. */
+static void test_closed_streams(void **state)
+{
+    (void)state;
+    assert_int_equal(run("train " MLP "--epochs 1 --name closed >&-"), 1);
+    has(err, "could not be written");
+    char *const log = slurp("runs/closed/log.txt");
+    has(log, "epoch   1 ");
+    has_not(log, "\nepoch ");
+    has_not(log, "\nrun ");
+    sw__free(log);
+    must("train " MLP "--epochs 1 --name closed --exist-ok <&- 2>&-");
 }
 
 /* The first signal waits for the step; the second does not. */
@@ -595,6 +649,49 @@ static void test_values(void **state)
     has(err, "x.npy");
 }
 
+static void write_npy(const char *path, sw_dtype type, int rank, int64_t rows, int64_t columns, void *data)
+{
+    const sw_array a = { .dtype = type,
+                         .rank = rank,
+                         .shape = { rows, columns },
+                         .data = data,
+                         .bytes = (size_t)(rows * columns) * sw_dtype_size(type) };
+    assert_int_equal(sw_npy_write(path, &a), SW_OK);
+}
+
+/* Validation and test data of their own: single files have no splits; they must be of the training data's kind. */
+static void test_data_beside(void **state)
+{
+    (void)state;
+    enum { N = 60, M = 4 };
+    float x[N][M], values[N];
+    int64_t y[N], more[N];
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < M; k++) x[i][k] = (float)((i * 7 + k * 3) % 11);
+        y[i] = i % 3;
+        more[i] = i % 4;
+        values[i] = (float)i / N;
+    }
+    write_npy("bx.npy", SW_F32, 2, N, M, x);
+    write_npy("narrow.npy", SW_F32, 2, N, M / 2, x);
+    write_npy("by.npy", SW_I64, 1, N, 1, y);
+    write_npy("more.npy", SW_I64, 1, N, 1, more);
+    write_npy("values.npy", SW_F32, 1, N, 1, values);
+    must("train --model mlp:4 --data bx.npy:by.npy --val bx.npy:by.npy --test bx.npy:by.npy --epochs 1 --name beside");
+    has(out, "60 train, 60 val (bx.npy:by.npy)");
+    has(out, "test    loss ");
+    assert_int_equal(run("train --model mlp:4 --data bx.npy:by.npy --val narrow.npy:by.npy"), 1);
+    has(err, "its samples are 2, but those of bx.npy:by.npy are 4");
+    assert_int_equal(run("train --model mlp:4 --data bx.npy:by.npy --val bx.npy:more.npy"), 1);
+    has(err, "there are 3 classes");
+    assert_int_equal(run("train --model mlp:4 --data bx.npy:by.npy --test bx.npy:values.npy"), 1);
+    has(err, "its answers are values");
+    assert_int_equal(run("train --model mlp:4 --data bx.npy:values.npy --monitor val_acc"), 1);
+    has(err, "have no accuracy");
+    assert_int_equal(run("train --model mlp:4 --data bx.npy:values.npy --loss cross_entropy"), 1);
+    has(err, "use mse");
+}
+
 /* An output that cannot be written is an error, and leaves no half of a file. */
 static void test_output_fails(void **state)
 {
@@ -603,6 +700,14 @@ static void test_output_fails(void **state)
     assert_int_equal(run("predict runs/model digits --out nowhere/x.csv"), 1);
     has(err, "nowhere/x.csv");
     assert_int_equal(run("predict runs/model digits --out nowhere/x.npy"), 1);
+    assert_int_equal(mkfifo("pipe", 0600), 0); /* what is no file stays what it is */
+    assert_int_equal(run("predict runs/model digits --out pipe --format npy"), 1);
+    has(err, "pipe");
+    struct stat s;
+    assert_int_equal(stat("pipe", &s), 0);
+    assert_true(S_ISFIFO(s.st_mode));
+    assert_int_equal(run("predict runs/model --device null"), 3);
+    assert_int_equal(run("eval runs/model --device null"), 3);
     if (!there("/dev/full")) return;
     assert_int_equal(run("predict runs/model digits >/dev/full"), 1);
     has(err, "No space left");
@@ -640,16 +745,18 @@ static int on_terminal(const char *arguments, unsigned short columns)
 }
 
 /* The longest line in columns, escapes left out; each carriage return begins a line anew. */
-static int longest(const char *text)
+static int longest(const char *text, bool only_redrawn)
 {
     int most = 0, now = 0;
+    bool redrawn = false;
     for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
         if (*p == '\r' || *p == '\n') {
             now = 0;
+            redrawn = p[0] == '\r' && p[1] != 033; /* what only takes the line away is followed by another */
         } else if (*p == 033) {
             while (*p != '\0' && *p != 'm' && *p != 'K') p++;
             if (*p == '\0') break;
-        } else if ((*p & 0xc0) != 0x80) {
+        } else if ((*p & 0xc0) != 0x80 && (redrawn || !only_redrawn)) {
             most = ++now > most ? now : most;
         }
     }
@@ -673,10 +780,11 @@ static void test_terminal(void **state)
         has(out, "\033[K");
         has(out, "\033[1m");                         /* colours */
         assert_int_equal(count(out, "val_loss"), 7); /* six epochs and the best */
-        if (longest(out) > columns[i]) fail_msg("%d columns of %d:\n%s", longest(out), columns[i], out);
+        if (longest(out, false) > columns[i]) fail_msg("%d columns of %d:\n%s", longest(out, false), columns[i], out);
+        assert_true(longest(out, true) <= columns[i] - 3); /* ^C has room behind it */
     }
     assert_int_equal(on_terminal("devices --all", 80), 0);
-    assert_true(longest(out) <= 80);
+    assert_true(longest(out, false) <= 80);
     assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
     assert_int_equal(on_terminal("train --model mlp:64 --data digits --device ref --epochs 2 --name screen", 80), 0);
     has_not(out, "\033[1m");
@@ -733,9 +841,11 @@ int main(void)
         cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
-        cmocka_unit_test(test_eval),         cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_eval),        cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
-        cmocka_unit_test(test_terminal),
+        cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished),
+        cmocka_unit_test(test_closed_pipe),  cmocka_unit_test(test_closed_streams),
+        cmocka_unit_test(test_data_beside),
     };
     return cmocka_run_group_tests_name("cli", tests, set_up, tear_down);
 }

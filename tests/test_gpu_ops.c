@@ -1,6 +1,8 @@
 /* test_gpu_ops.c: the cases of test_ops.c on the GPU backends that the machine has: every op, forward and gradient, within
  * its bound of ref in double. Programs are compiled in batches, so that a device's compiler is called a few dozen times.
- * SWOOP_TEST_DEVICE names another device than opencl:0; without one the test is skipped, and says so. */
+ * A device's compiler is slow: of the ways in which a case can be run all take the plain one, and every fifth another;
+ * SWOOP_TEST_ALL=1 takes all (`make check-kernels`). SWOOP_TEST_DEVICE names another device than opencl:0; without one the
+ * test is skipped, and says so. */
 #include "ops_run.h"
 
 #include "ops_big.h"
@@ -11,7 +13,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 
-/* timeout: 900 */
+/* timeout: 1200 */
 
 enum { BATCH = 150 };
 
@@ -25,6 +27,7 @@ typedef struct item {
 static sw_device *ref, *device;
 static item *batch;
 static int n_batch, n_trials;
+static verdicts seen;
 
 static void drop(item *i)
 {
@@ -37,12 +40,14 @@ static void drop(item *i)
 static void run_item(item *i)
 {
     const double bound = SW_MAX(i->t.c->bound, 1e-5);
+    const int before = problems;
     results have = { .n = 0 };
     sw_status st = set_slots(i->program, &i->t);
     if (st == SW_OK) st = sw_program_run(i->program);
     if (st == SW_OK) st = get_results(i->program, i->graph, &have);
     if (st != SW_OK) problem(&i->t, "%s", sw_error());
     else compare(&i->t, sw_device_info(device)->id, &have, &i->oracle, bound);
+    judge(&seen, &i->t, before);
     results_free(&have);
 }
 
@@ -63,8 +68,20 @@ static bool lacks_type(const item *i)
     return false;
 }
 
+/* The case as it is written, or one of the others whose turn it is. */
+static bool is_taken(const trial *t)
+{
+    static int others;
+    const bool as_written = t->route == PLAIN && t->order == 1 && memcmp(t->in, t->c->in, sizeof t->in) == 0;
+    return as_written || getenv("SWOOP_TEST_ALL") || others++ % 5 == 0;
+}
+
 static void collect(trial *t)
 {
+    if (!is_taken(t)) {
+        trial_free(t);
+        return;
+    }
     static const sw_compile_options raw = { .no_simplify = true, .no_fuse = true }, later = { .build_later = true };
     item *const i = &batch[n_batch++];
     *i = (item){ .t = *t };
@@ -121,6 +138,7 @@ static int close_devices(void **state)
 {
     (void)state;
     free(batch);
+    if (device) write_verdicts(&seen, sw_device_info(device)->backend);
     sw_device_close(device);
     sw_device_close(ref);
     return 0;

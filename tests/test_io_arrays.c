@@ -303,7 +303,7 @@ static void npy_round_trip(void **state)
         assert_memory_equal(raw, b.data, a.bytes);
         sw_array_free(&b);
     }
-    const sw_array number = { .dtype = SW_F32, .bytes = 4 };
+    const sw_array number = { .dtype = SW_F32, .bytes = 4, .data = (float[]){ 1 } };
     FAILS(SW_ERR_IO, sw_npy_write("/no/such/folder/a.npy", &number), "folder does not exist");
     FAILS(SW_ERR_ARGUMENT, sw_npy_write("a.npy", &(sw_array){ .dtype = SW_F32, .bytes = 8 }), "does not make 8 bytes");
 }

@@ -183,7 +183,7 @@ static void test_corrupt(void **state)
     assert_int_equal(stat(path, &s), 0);
     for (off_t at = 0; at < s.st_size; at++) {
         const int fd = open(path, O_RDWR, 0);
-        unsigned char byte;
+        unsigned char byte = 0;
         assert_true(fd >= 0 && pread(fd, &byte, 1, at) == 1);
         byte ^= 0x40;
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);

@@ -305,6 +305,29 @@ static void test_early_stop(void **state)
     sw_device_close(d);
 }
 
+static sw_status note_steps(void *context, const sw_event *e)
+{
+    if (e->kind != SW_EVENT_STEP) return SW_OK;
+    *(int64_t *)context = e->steps;
+    return sw_dataset_error(SW_ERR_INTERRUPTED, "enough");
+}
+
+/* "Until I stop it" in epochs: their steps are more than an integer holds. */
+static void test_endless(void **state)
+{
+    (void)state;
+    sw_device *d = open_cpu();
+    sw_dataset *data = stripes();
+    sw_trainer *t = trainer(d, 1e-2);
+    int64_t steps = 0;
+    const sw_fit_options o = {.epochs = INT64_MAX - 1, .event = note_steps, .context = &steps};
+    refuses(sw_trainer_fit(t, data, &o, NULL), SW_ERR_INTERRUPTED, "enough");
+    assert_true(steps == (int64_t)1 << 53);
+    sw_trainer_free(t);
+    sw_dataset_close(data);
+    sw_device_close(d);
+}
+
 static void test_refuses(void **state)
 {
     (void)state;
@@ -320,6 +343,9 @@ static void test_refuses(void **state)
     sw_trainer_free(t);
     ok(sw_trainer_new(d, &(sw_trainer_options){.model_name = "mlp:8", .outputs = 2}, &t));
     refuses(sw_trainer_fit(t, data, &(sw_fit_options){.epochs = 1}, NULL), SW_ERR_DATA, "classes");
+    sw_trainer_free(t);
+    ok(sw_trainer_new(d, &(sw_trainer_options){.model_name = "mlp:8"}, &t));
+    refuses(sw_trainer_fit(t, data, &(sw_fit_options){.epochs = 1, .monitor = "val_f1"}, NULL), SW_ERR_ARGUMENT, "val_f1");
     sw_trainer_free(t);
     /* weights of another network */
     char path[300];
@@ -386,7 +412,7 @@ int main(void)
         cmocka_unit_test(test_resume_to_the_bit), cmocka_unit_test(test_resume_longer),
         cmocka_unit_test(test_damaged_checkpoint), cmocka_unit_test(test_nan),
         cmocka_unit_test(test_early_stop),      cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_disk_full),
+        cmocka_unit_test(test_disk_full),       cmocka_unit_test(test_endless),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

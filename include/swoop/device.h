@@ -15,6 +15,9 @@ typedef struct sw_device sw_device;
 
 typedef struct sw_device_options {
     int threads; /* cpu: 0 means all cores that this process may use (OMP_NUM_THREADS is respected) */
+    const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
+                                * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
+    const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
 } sw_device_options;
 
 typedef struct sw_device_properties {
@@ -38,6 +41,7 @@ SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtu
  * or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
  * exist; options may be NULL. */
 SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
+/* After everything that was made on it: parameters, programs, trainers. */
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
 
@@ -116,7 +120,7 @@ typedef enum sw_profile_format { SW_PROFILE_TABLE = 0, SW_PROFILE_JSON, SW_PROFI
 SW_API sw_status sw_program_profile(const sw_program *p, sw_profile_format format, char **out);
 
 /* Runs what `t` needs at once on `d` (NULL: the cpu) and copies the result: for tests, teaching and debugging.
- * Variables have their initial values; graphs with inputs are an error. */
+ * Variables have their initial values; a value that depends on an input is an error. */
 SW_API sw_status sw_eval(sw_t t, sw_device *d, sw_dtype type, void *dst, int64_t n);
 
 #ifdef __cplusplus

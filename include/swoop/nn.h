@@ -80,7 +80,7 @@ SW_API sw_t sw_dropout(sw_t x, double p);
 
 /* ---- models ------------------------------------------------------------------------------------------------------------ */
 
-/* A network as a C function: DESIGN §2. */
+/* A network as a C function: from the input to the outputs. */
 typedef sw_t (*sw_model_fn)(sw_t x);
 typedef sw_t (*sw_loss_fn)(sw_t output, sw_t target);
 

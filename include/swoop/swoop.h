@@ -7,6 +7,7 @@
 #include "swoop/device.h"
 #include "swoop/graph.h"
 #include "swoop/io.h"
+#include "swoop/kernel.h"
 #include "swoop/nn.h"
 #include "swoop/status.h"
 #include "swoop/train.h"

@@ -166,6 +166,11 @@ typedef struct sw_run_result {
  * profile), trains. The configuration's `auto` values are replaced by what was chosen. */
 SW_API sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *out);
 
+/* swoop kernels: compiles every program that this run would use on its GPU (training and evaluation, whole batches and
+ * last ones) and writes their kernels to a folder, as text and binary, with a manifest: docs/kernel-folder.md. Trains
+ * nothing. The key `kernels` makes a run take them from there. cb may be NULL. */
+SW_API sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb);
+
 typedef struct sw_eval_result {
     sw_metrics metrics;
     int64_t classes;

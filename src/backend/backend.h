@@ -9,8 +9,17 @@
 #include "kernel/kir.h"
 #include "kernel/traits.h"
 #include "swoop/device.h"
+#include "swoop/kernel.h"
 
 typedef struct sw__bind { void *buffer; size_t offset; } sw__bind; /* bytes */
+
+/* A user's kernel launched by hand: the arguments of sw_launch, buffers resolved; local and groups are at least 1. */
+typedef struct sw__source_arg { uint8_t kind; sw__bind bind; int32_t i32; int64_t i64; float f32; } sw__source_arg;
+typedef struct sw__source_launch {
+    uint32_t groups[3], local[3];
+    const sw__source_arg *arg;
+    int n_args;
+} sw__source_launch;
 
 typedef struct sw__backend {
     const char *name; /* "cpu" */
@@ -42,9 +51,16 @@ typedef struct sw__backend {
     sw_status (*op_exec)(void *dev, void *plan, const sw__bind *bind);
     /* what a planned op does inside, for profiles: "brgemm:avx512_core, 1 reorder"; never NULL */
     const char *(*op_note)(void *plan);
+    /* kernel_launch or op_exec (the device's own clock: *seconds of work, without what launching costs), waiting for it.
+     * NULL: whoever measures takes the host's clock */
+    sw_status (*run_timed)(void *dev, bool is_op, void *built, const sw__bind *bind, double *seconds);
     /* makes ready to run what kernel_build and op_plan gave since the last time: compilers like many kernels at once.
      * NULL: they are ready at once. Not called for plans that are never run */
     sw_status (*build)(void *dev);
+    /* a user's kernels by hand (swoop/kernel.h), ready to launch when built. NULL: the backend takes none */
+    sw_status (*source_build)(void *dev, const sw_kernel_source *s, void **built);
+    void (*source_free)(void *dev, void *built);
+    sw_status (*source_launch)(void *dev, void *built, const sw__source_launch *l);
 } sw__backend;
 
 /* All backends in order of preference; NULL-terminated. */

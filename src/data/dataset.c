@@ -74,6 +74,7 @@ static sw_status check_array(const sw_array *a, const char *what)
 sw_status sw_dataset_from_memory(const sw_array *x, const sw_array *y, const sw_dataset_options *options,
                                  sw_dataset **out)
 {
+    if (x == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_from_memory: x or out is NULL");
     SW_TRY(check_array(x, "x"));
     if (y != NULL) SW_TRY(check_array(y, "y"));
     sw__storage *s;
@@ -104,6 +105,7 @@ static sw_status check_callback(const sw_dataset_callback *c)
 
 sw_status sw_dataset_from_callback(const sw_dataset_callback *c, sw_dataset **out)
 {
+    if (c == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_from_callback: callback or out is NULL");
     SW_TRY(check_callback(c));
     sw__storage *s;
     SW_TRY(sw__storage_new(c->name != NULL ? c->name : "callback", "callback", &s));
@@ -146,11 +148,13 @@ sw_status sw_dataset_error(sw_status st, const char *message)
 
 const sw_dataset_info *sw_dataset_about(const sw_dataset *d)
 {
+    if (d == NULL) return NULL;
     return &d->info;
 }
 
 sw_status sw_dataset_ready(sw_dataset *d)
 {
+    if (d == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_ready: the data set is NULL");
     return sw__storage_ready(d->storage);
 }
 
@@ -158,11 +162,14 @@ sw_status sw_dataset_ready(sw_dataset *d)
 
 const char *sw_dataset_class_name(const sw_dataset *d, int64_t c)
 {
+    if (d == NULL) return NULL;
     return d->class_names != NULL && c >= 0 && c < d->info.classes ? d->class_names[c] : NULL;
 }
 
 sw_status sw_dataset_set_class_names(sw_dataset *d, const char *const *names, int64_t n)
 {
+    if (d == NULL || (names == NULL && n > 0))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_set_class_names: data set or names is NULL");
     if (d->info.target != SW_TARGET_CLASS || n != d->info.classes) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: %" PRId64 " names for %" PRId64 " classes", d->info.name, n,
                         d->info.classes);
@@ -212,6 +219,8 @@ static sw_status check_normalization(const sw_dataset *d, const sw_normalization
 
 sw_status sw_dataset_normalize(sw_dataset *d, const sw_normalization *n)
 {
+    if (d == NULL || (n != NULL && n->channels > 0 && (n->mean == NULL || n->std == NULL)))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_normalize: data set, mean or std is NULL");
     sw_normalization copy = { 0 };
     if (n != NULL) {
         SW_TRY(check_normalization(d, n));
@@ -242,6 +251,7 @@ sw_status sw_dataset_normalize(sw_dataset *d, const sw_normalization *n)
 
 const sw_normalization *sw_dataset_normalization(const sw_dataset *d)
 {
+    if (d == NULL) return NULL;
     return d->has_normalization ? &d->normalization : NULL;
 }
 
@@ -260,6 +270,8 @@ static sw_status check_indices(const sw_dataset *d, const int64_t *indices, int6
 
 sw_status sw_dataset_subset(const sw_dataset *d, const int64_t *indices, int64_t n, sw_dataset **out)
 {
+    if (d == NULL || out == NULL || (indices == NULL && n > 0))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_subset: data set, indices or out is NULL");
     SW_TRY(check_indices(d, indices, n));
     sw_dataset *const part = sw__calloc(1, sizeof *part);
     if (part == NULL) return sw__no_memory(sizeof *part, "a data set");
@@ -293,6 +305,8 @@ static int64_t class_of(const sw_dataset *d, int64_t i)
 
 sw_status sw_dataset_class_counts(const sw_dataset *d, int64_t *counts)
 {
+    if (d == NULL || counts == NULL)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_class_counts: data set or counts is NULL");
     if (d->info.target != SW_TARGET_CLASS || d->storage->has_callback) {
         return sw__fail(SW_ERR_ARGUMENT, "%s has no labels to count", d->info.name);
     }
@@ -368,6 +382,8 @@ static sw_status split_marked(const sw_dataset *d, const bool *held, int64_t *or
 sw_status sw_dataset_split(const sw_dataset *d, double fraction, uint64_t seed, sw_dataset **rest,
                            sw_dataset **held_out)
 {
+    if (d == NULL || rest == NULL || held_out == NULL)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_split: data set, rest or held_out is NULL");
     const int64_t n = d->info.count;
     if (!(fraction > 0 && fraction < 1)) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: a part of %g cannot be held out; it must be between 0 and 1",

@@ -124,6 +124,8 @@ static size_t y_bytes(const sw_dataset *d)
 
 sw_status sw_dataset_get(const sw_dataset *d, const int64_t *indices, int64_t n, void *x, void *y)
 {
+    if (d == NULL || (n > 0 && (indices == NULL || x == NULL)))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_get: data set, indices or x is NULL");
     const sw__storage *const s = d->storage;
     SW_TRY(sw__storage_ready(s));
     const size_t x_step = (size_t)d->elements * sw_dtype_size(d->info.x_dtype);
@@ -239,6 +241,7 @@ static sw_status measure_any(const sw_dataset *d, int64_t channels, double *mean
 
 sw_status sw_dataset_measure(const sw_dataset *d, sw_normalization *out)
 {
+    if (d == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_measure: data set or out is NULL");
     const sw__storage *const s = d->storage;
     if (s->tokens) return sw__fail(SW_ERR_ARGUMENT, "%s holds tokens, which have no mean", d->info.name);
     SW_TRY(sw__storage_ready(s));

@@ -200,6 +200,7 @@ static sw_status check(sw_loader_options *o, int64_t count)
 
 sw_status sw_loader_open(const sw_dataset *d, const sw_loader_options *options, sw_loader **out)
 {
+    if (d == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_loader_open: data set or out is NULL");
     sw_loader_options o = options != NULL ? *options : (sw_loader_options){ 0 };
     const int64_t count = sw_dataset_about(d)->count;
     SW_TRY(check(&o, count));
@@ -270,6 +271,7 @@ static void advance(sw_loader *l)
 
 sw_status sw_loader_next(sw_loader *l, sw_batch *out)
 {
+    if (l == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_loader_next: loader or out is NULL");
     if (l->position.batch == l->batches) {
         *out = (sw_batch){ .epoch = l->position.epoch, .index = l->batches };
         l->position = (sw_loader_position){ .epoch = l->position.epoch + 1 };
@@ -290,16 +292,19 @@ sw_status sw_loader_next(sw_loader *l, sw_batch *out)
 
 int64_t sw_loader_batches(const sw_loader *l)
 {
+    if (l == NULL) return 0;
     return l->batches;
 }
 
 sw_loader_position sw_loader_tell(const sw_loader *l)
 {
+    if (l == NULL) return (sw_loader_position){ 0, 0 };
     return l->position;
 }
 
 sw_status sw_loader_seek(sw_loader *l, sw_loader_position p)
 {
+    if (l == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_loader_seek: the loader is NULL");
     if (p.epoch < 0 || p.batch < 0 || p.batch > l->batches) {
         return sw__fail(SW_ERR_ARGUMENT,
                         "loader: there is no batch %" PRId64 " in epoch %" PRId64 "; an epoch has %" PRId64, p.batch,
@@ -315,5 +320,6 @@ sw_status sw_loader_seek(sw_loader *l, sw_loader_position p)
 
 double sw_loader_wait_seconds(const sw_loader *l)
 {
+    if (l == NULL) return 0;
     return l->waited;
 }

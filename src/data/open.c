@@ -412,6 +412,7 @@ static sw_status read_source(const char *name, source *from, const char *split, 
 
 sw_status sw_dataset_open(const char *name_or_path, const sw_dataset_options *options, sw_dataset **out)
 {
+    if (name_or_path == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_open: name or out is NULL");
     const sw_dataset_options o = options != NULL ? *options : (sw_dataset_options){ 0 };
     const char *const split = o.split != NULL ? o.split : "train";
     SW_TRY(check_options(&o, split));
@@ -424,6 +425,7 @@ sw_status sw_dataset_open(const char *name_or_path, const sw_dataset_options *op
 
 bool sw_dataset_has_split(const char *name_or_path, const sw_dataset_options *options, const char *split)
 {
+    if (name_or_path == NULL || split == NULL) return false;
     const sw_dataset_options o = options != NULL ? *options : (sw_dataset_options){ 0 };
     source from = { 0 };
     bool has = check_options(&o, split) == SW_OK && resolve(name_or_path, split, &from) == SW_OK;

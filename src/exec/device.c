@@ -28,7 +28,7 @@ int sw_device_list(sw_device_properties *out, int max, bool include_virtual)
         if (is_virtual(*b) && !include_virtual) continue;
         const int count = (*b)->count();
         for (int i = 0; i < count; i++, n++) {
-            if (n >= max) continue;
+            if (out == NULL || n >= max) continue;
             if (describe(*b, i, &out[n]) != SW_OK) {
                 out[n].usable = false;
                 snprintf(out[n].status, sizeof out[n].status, "%.150s", sw_error());

@@ -18,14 +18,15 @@ typedef enum sw__op {
 
 typedef enum sw__op_class {
     SW_CLASS_SOURCE, SW_CLASS_UNARY, SW_CLASS_BINARY, SW_CLASS_TERNARY, SW_CLASS_MOVE, SW_CLASS_REDUCE, SW_CLASS_ORDER,
-    SW_CLASS_INDEX, SW_CLASS_CONTRACT, SW_CLASS_CONTROL, SW_CLASS_BIG
+    SW_CLASS_INDEX, SW_CLASS_CONTRACT, SW_CLASS_CONTROL, SW_CLASS_BIG, SW_CLASS_OWN
 } sw__op_class;
 
 enum { SW_OPF_PW = 1, SW_OPF_COMM = 2, SW_OPF_VIEW = 4, SW_OPF_PURE = 8 };
 
 typedef enum sw__attr_kind {
     SW_ATTR_NONE, SW_ATTR_CONST, SW_ATTR_LITERAL, SW_ATTR_AXIS, SW_ATTR_RANDOM, SW_ATTR_SLOT, SW_ATTR_TIE, SW_ATTR_PERM,
-    SW_ATTR_PAD, SW_ATTR_SLICE, SW_ATTR_AXES, SW_ATTR_ACT, SW_ATTR_CONV, SW_ATTR_POOL, SW_ATTR_NORM
+    SW_ATTR_PAD, SW_ATTR_SLICE, SW_ATTR_AXES, SW_ATTR_ACT, SW_ATTR_CONV, SW_ATTR_POOL, SW_ATTR_NORM,
+    SW_ATTR_CUSTOM
 } sw__attr_kind;
 
 typedef enum sw__act { SW_ACT_NONE = 0, SW_ACT_RELU } sw__act;
@@ -58,6 +59,7 @@ typedef union sw__attr {
         int64_t dim[5];                                     /* AVG_POOL_GRAD: shape of x */
     } pool;
     struct { double eps; int32_t n_axes; } norm;            /* n_axes: LAYER_NORM only */
+    struct { const struct sw__custom *op; } custom;         /* CUSTOM*: the registered op, graph/custom.h */
 } sw__attr;
 
 typedef struct sw__node {
@@ -131,7 +133,7 @@ typedef struct sw__op_info {
      * node itself, at most SW__MAX_OUT). `n` is the node to lower (from another graph or this one). */
     void (*lower)(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out);
 } sw__op_info;
-#define SW__MAX_OUT 4
+#define SW__MAX_OUT 6
 
 extern const sw__op_info sw__op_table[SW_OP_COUNT];
 

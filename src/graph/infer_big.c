@@ -1,5 +1,6 @@
 /* infer_big.c: shape rules of the big ops, and of the further outputs that some of them have.
  * Called by sw__node_add, which puts the op, its id and the scope in front of a message. */
+#include "graph/custom.h"
 #include "graph/infer.h"
 
 /* ---- matmul --------------------------------------------------------------------------------------------------- */
@@ -319,6 +320,7 @@ static const struct { uint8_t op, outputs; void (*shape)(const sw__node *from, s
 
 int sw__node_outputs(const sw__node *n)
 {
+    if (sw__op_table[n->op].cls == SW_CLASS_OWN) return sw__custom_outputs(n);
     for (size_t i = 0; i < SW_COUNT(several); i++)
         if (several[i].op == n->op) return several[i].outputs;
     return 1;
@@ -329,6 +331,8 @@ sw_status sw__infer_output(const sw_graph *g, sw__node *n)
     const sw__node *const from = sw__in(g, n, 0);
     const int k = n->attr.axis.axis;
     n->dtype = from->dtype;
+    if (sw__op_table[from->op].cls == SW_CLASS_OWN && k >= 1 && k < sw__custom_outputs(from))
+        return sw__custom_output(g, from, k, n);
     for (size_t i = 0; i < SW_COUNT(several); i++) {
         if (several[i].op != from->op || k < 1 || k >= several[i].outputs) continue;
         several[i].shape(from, n);

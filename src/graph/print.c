@@ -1,6 +1,7 @@
 /* print.c: a graph as text, one line a node, or in Graphviz's dot language.
  * Beside rewrite.c; used by sw_graph_print and by the dumps between passes. */
 #include "graph/build.h"
+#include "graph/custom.h"
 
 /* ---- attributes ----------------------------------------------------------------------------------------------- */
 
@@ -137,6 +138,12 @@ static void print_norm(const sw__node *n, int rank_in, sw__text *t)
     if (n->attr.norm.n_axes > 0) sw__text_add(t, " n_axes=%d", (int)n->attr.norm.n_axes);
 }
 
+static void print_custom(const sw__node *n, int rank_in, sw__text *t)
+{
+    (void)rank_in;
+    sw__text_add(t, " op=%s", n->attr.custom.op->name);
+}
+
 /* rank_in: axes of the first input, which is how many entries the lists in PERM, PAD, SLICE and AXES have. */
 static void (*const print_attr[])(const sw__node *n, int rank_in, sw__text *t) = {
     [SW_ATTR_NONE] = NULL,
@@ -154,6 +161,7 @@ static void (*const print_attr[])(const sw__node *n, int rank_in, sw__text *t) =
     [SW_ATTR_CONV] = print_conv,
     [SW_ATTR_POOL] = print_pool,
     [SW_ATTR_NORM] = print_norm,
+    [SW_ATTR_CUSTOM] = print_custom,
 };
 
 static void put_attr(const sw_graph *g, const sw__node *n, sw__text *t)

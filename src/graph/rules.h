@@ -44,6 +44,8 @@ SW_INFER(sw__infer_layer_norm)
 SW_INFER(sw__infer_cross_entropy)
 SW_INFER(sw__infer_embedding)
 SW_INFER(sw__infer_embedding_grad)
+SW_INFER(sw__infer_custom)
+SW_INFER(sw__infer_custom_grad)
 #undef SW_INFER
 
 /* Gradient rules (grad*.c); sw__grad_none: nothing flows (optable.c). See sw__op_info. */
@@ -100,6 +102,8 @@ SW_GRAD(sw__grad_log_softmax)
 SW_GRAD(sw__grad_cross_entropy)
 SW_GRAD(sw__grad_embedding)
 SW_GRAD(sw__grad_embedding_grad)
+SW_GRAD(sw__grad_custom)
+SW_GRAD(sw__grad_custom_grad)
 #undef SW_GRAD
 
 /* Lowering (lower*.c): a big op as smaller ones. See sw__op_info. */

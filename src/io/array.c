@@ -9,6 +9,7 @@ enum { HUGE_PAGE = 2 * 1024 * 1024, CHUNK = 64 * 1024 };
 
 int64_t sw_array_count(const sw_array *a)
 {
+    if (a == NULL) return 0;
     int64_t n = 1;
     for (int i = 0; i < a->rank; i++) n *= a->shape[i];
     return n;

@@ -67,9 +67,19 @@ static sw_status open_locked(const char *path, const char *temporary, int *out)
     }
 }
 
+/* A rename would put a file in the place of /dev/null or of somebody's pipe. */
+static sw_status check_goal(const char *path)
+{
+    struct stat s;
+    if (stat(path, &s) != 0 || S_ISREG(s.st_mode)) return SW_OK;
+    return sw__fail(SW_ERR_IO, "%s: it is a %s, not a regular file: choose another name", path,
+                    S_ISDIR(s.st_mode) ? "folder" : "device or pipe");
+}
+
 sw_status sw__atomic_begin(sw__atomic *a, const char *path)
 {
     *a = (sw__atomic){ 0 };
+    SW_TRY(check_goal(path));
     char *goal = sw__strdup(path), *temporary = sw__asprintf("%s.tmp", path);
     sw_status st = goal && temporary ? SW_OK : sw__no_memory(2 * strlen(path), "a file name");
     int fd = -1;

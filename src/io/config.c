@@ -67,11 +67,12 @@ static sw_status check_bounds(sw_key k, double x)
     const double least = row->info.least, most = row->info.most;
     const bool low = row->least_open ? x <= least : x < least, high = row->most_open ? x >= most : x > most;
     if (!low && !high) return SW_OK;
-    return sw__fail(SW_ERR_FORMAT, "%s is %g, and must be %s %g", row->info.name, x,
+    const int digits = row->info.type == SW_KEY_INT ? 17 : 6; /* whole numbers are said in full */
+    return sw__fail(SW_ERR_FORMAT, "%s is %.*g, and must be %s %.*g", row->info.name, digits, x,
                     low              ? (row->least_open ? "above" : "at least")
                     : row->most_open ? "below"
                                      : "at most",
-                    low ? least : most);
+                    digits, low ? least : most);
 }
 
 static const char *expected(sw_key k)
@@ -148,6 +149,7 @@ sw_status sw__config_store(sw_config *c, sw_key k, const char *text, sw_origin o
 
 sw_status sw_config_new(sw_config **out)
 {
+    if (out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_config_new: out is NULL");
     sw_config *const c = sw__calloc(1, sizeof *c);
     if (c == NULL) return sw__no_memory(sizeof *c, "the configuration");
     for (int k = 0; k < SW_KEY_COUNT; k++) {
@@ -170,6 +172,8 @@ void sw_config_free(sw_config *c)
 
 sw_status sw_config_choose(sw_config *c, sw_key k, const char *value)
 {
+    if (c == NULL || value == NULL || (unsigned)k >= SW_KEY_COUNT)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_config_choose: configuration or value is NULL, or there is no such key");
     sw__config_value *const old = &c->values[k];
     if (old->origin != SW_FROM_DEFAULT && !old->is_auto && !old->chosen) {
         return sw__fail(SW_ERR_ARGUMENT, "%s was given as '%s', and is not changed to '%s'", sw__keys[k].info.name,
@@ -180,19 +184,24 @@ sw_status sw_config_choose(sw_config *c, sw_key k, const char *value)
     return SW_OK;
 }
 
+static bool known(const sw_config *c, sw_key k)
+{
+    return c != NULL && (unsigned)k < SW_KEY_COUNT;
+}
+
 sw_origin sw_config_origin(const sw_config *c, sw_key k)
 {
-    return c->values[k].origin;
+    return known(c, k) ? c->values[k].origin : SW_FROM_DEFAULT;
 }
 
 bool sw_config_is_auto(const sw_config *c, sw_key k)
 {
-    return c->values[k].is_auto;
+    return known(c, k) && c->values[k].is_auto;
 }
 
 static bool holds(const sw_config *c, sw_key k, sw_key_type type)
 {
-    return sw__keys[k].info.type == type && !c->values[k].is_auto;
+    return known(c, k) && sw__keys[k].info.type == type && !c->values[k].is_auto;
 }
 
 bool sw_config_bool(const sw_config *c, sw_key k)
@@ -217,7 +226,7 @@ double sw_config_pair(const sw_config *c, sw_key k, int i)
 
 const char *sw_config_text(const sw_config *c, sw_key k)
 {
-    return c->values[k].text;
+    return known(c, k) ? c->values[k].text : "";
 }
 
 /* ---- flags ------------------------------------------------------------------------------------------------------- */
@@ -246,6 +255,8 @@ static sw_status at_flag(sw_status st, const char *flag)
 
 sw_status sw_config_set(sw_config *c, const char *name, const char *value)
 {
+    if (c == NULL || name == NULL || value == NULL)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_config_set: configuration, name or value is NULL");
     sw_key k;
     const sw_status st =
         sw_config_find(name, &k) ? sw__config_store(c, k, value, SW_FROM_ARGUMENT, 0) : sw__config_unknown(name, NULL);

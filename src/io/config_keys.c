@@ -2,6 +2,7 @@
  * Inside io; run files, flags, --help and --print-config all follow this table. */
 #include "io/config.h"
 
+#define MOST_CLASSES 16777215 /* what the description in a model file holds (train/about.c) */
 #define EXACT 9007199254740992.0 /* 2^53: integers up to here are exact as doubles, in which bounds are kept */
 
 const sw__key_row sw__keys[SW_KEY_COUNT] = {
@@ -63,7 +64,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_NUM_CLASSES] = {
         .info = { .name = "num_classes", .group = "model", .type = SW_KEY_INT, .fallback = "auto", .least = 1,
-                  .most = EXACT, .may_be_auto = true,
+                  .most = MOST_CLASSES, .may_be_auto = true,
                   .help = "classes of the model; auto: from the data" },
     },
     [SW_KEY_EPOCHS] = {
@@ -206,7 +207,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_THREADS] = {
         .info = { .name = "threads", .group = "control", .type = SW_KEY_INT, .fallback = "auto", .least = 1,
-                  .most = 4096, .may_be_auto = true, .may_change = true,
+                  .most = 1024, .may_be_auto = true, .may_change = true,
                   .help = "threads that compute; auto: one per core" },
     },
     [SW_KEY_DETERMINISTIC] = {
@@ -227,6 +228,10 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .info = { .name = "profile", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0,
                   .most = EXACT,
                   .help = "steps to profile, kernel by kernel" },
+    },
+    [SW_KEY_KERNELS] = {
+        .info = { .name = "kernels", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
+                  .help = "folder of a GPU's kernels, as `swoop kernels` writes it: nothing is compiled" },
     },
     [SW_KEY_PROJECT] = {
         .info = { .name = "project", .group = "output", .type = SW_KEY_STRING, .fallback = "runs",
@@ -284,6 +289,7 @@ const sw_key_info *sw_config_about(sw_key k)
 
 bool sw_config_find(const char *name, sw_key *k)
 {
+    if (name == NULL || k == NULL) return false;
     for (int i = 0; i < SW_KEY_COUNT; i++) {
         if (!sw__key_equal(sw__keys[i].info.name, name)) continue;
         *k = (sw_key)i;

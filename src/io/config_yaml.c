@@ -153,6 +153,8 @@ static sw_status read_stream(reader *r)
 
 sw_status sw_config_parse(sw_config *c, const char *name, const void *yaml, size_t n)
 {
+    if (c == NULL || name == NULL || (yaml == NULL && n > 0))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_config_parse: configuration, name or text is NULL");
     reader r = { .config = c, .name = name };
     if (!yaml_parser_initialize(&r.parser)) return sw__no_memory(sizeof r.parser, name);
     yaml_parser_set_input_string(&r.parser, yaml, n);
@@ -173,6 +175,7 @@ sw_status sw_config_parse(sw_config *c, const char *name, const void *yaml, size
 
 sw_status sw_config_load(sw_config *c, const char *path)
 {
+    if (c == NULL || path == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_config_load: configuration or path is NULL");
     char *text;
     size_t n;
     SW_TRY(sw__file_read(path, FILE_MOST, &text, &n));
@@ -205,6 +208,7 @@ static sw_status printed(sw_config *c, const char **out)
 
 sw_status sw_config_yaml(sw_config *c, const char **out)
 {
+    if (c == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_config_yaml: configuration or out is NULL");
     sw__text *const t = &c->printed;
     sw__text_free(t);
     for (int k = 0; k < SW_KEY_COUNT; k++) {
@@ -255,6 +259,7 @@ static void add_json_value(sw__text *t, sw_key k, const sw__config_value *v)
 
 sw_status sw_config_json(sw_config *c, const char **out)
 {
+    if (c == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_config_json: configuration or out is NULL");
     sw__text *const t = &c->printed;
     sw__text_free(t);
     for (int k = 0; k < SW_KEY_COUNT; k++) {

@@ -41,6 +41,7 @@ sw_status sw__idx_header(sw__stream *s, const uint8_t magic[SW__MAGIC], sw__arra
 
 sw_status sw_idx_read(const char *path, sw_array *out)
 {
+    if (path == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_idx_read: path or out is NULL");
     sw__stream s;
     return sw__array_read(sw__stream_open(&s, path), &s, SW__FORMAT_IDX, out);
 }

@@ -201,6 +201,7 @@ sw_status sw__npy_header(sw__stream *s, const uint8_t magic[SW__MAGIC], sw__arra
 
 sw_status sw_npy_read(const char *path, sw_array *out)
 {
+    if (path == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_npy_read: path or out is NULL");
     sw__stream s;
     return sw__array_read(sw__stream_open(&s, path), &s, SW__FORMAT_NPY, out);
 }
@@ -220,6 +221,7 @@ static const char *const descr_of[SW_DTYPE_COUNT] = {
 
 sw_status sw_npy_write(const char *path, const sw_array *a)
 {
+    if (path == NULL || a == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_npy_write: path or array is NULL");
     if ((unsigned)a->dtype >= SW_DTYPE_COUNT || a->rank < 0 || a->rank > SW_MAX_RANK) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: cannot write an array with dtype %d and %d axes", path, (int)a->dtype,
                         a->rank);
@@ -228,6 +230,7 @@ sw_status sw_npy_write(const char *path, const sw_array *a)
     if (!sw__shape_count(a->shape, a->rank, &count) || count * sw_dtype_size(a->dtype) != a->bytes) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: the shape of the array does not make %zu bytes", path, a->bytes);
     }
+    if (a->data == NULL && a->bytes > 0) return sw__fail(SW_ERR_ARGUMENT, "%s: the array's data is NULL", path);
     const char *const descr = descr_of[a->dtype];
     if (descr == NULL) return sw__fail(SW_ERR_UNSUPPORTED, "%s: NPY has no type for %s", path, sw_dtype_name(a->dtype));
     const char order = descr[1] == '1' ? '|' : __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? '<' : '>';

@@ -216,6 +216,7 @@ sw_status sw__npz_parse(const char *name, const void *bytes, size_t n, sw_npz **
 
 sw_status sw_npz_open(const char *path, sw_npz **out)
 {
+    if (path == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_npz_open: path or out is NULL");
     sw__mapping map;
     SW_TRY(sw__file_map(path, &map));
     const sw_status st = sw__npz_parse(path, map.base, map.size, out);
@@ -240,16 +241,19 @@ void sw_npz_close(sw_npz *z)
 
 size_t sw_npz_count(const sw_npz *z)
 {
+    if (z == NULL) return 0;
     return z->count;
 }
 
 const char *sw_npz_name(const sw_npz *z, size_t i)
 {
+    if (z == NULL) return NULL;
     return i < z->count ? z->entries[i].name : NULL;
 }
 
 int64_t sw_npz_find(const sw_npz *z, const char *name)
 {
+    if (z == NULL || name == NULL) return -1;
     size_t low = 0, high = z->count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -306,6 +310,7 @@ static uint32_t checksum(uint32_t crc, const uint8_t *p, uint64_t n)
 
 sw_status sw_npz_read(sw_npz *z, size_t i, sw_array *out)
 {
+    if (z == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_npz_read: archive or out is NULL");
     if (i >= z->count) {
         return sw__fail(SW_ERR_ARGUMENT, "%s has %zu arrays, there is no number %zu", z->name, z->count, i);
     }
@@ -347,6 +352,7 @@ sw_status sw__npz_parse(const char *name, const void *bytes, size_t n, sw_npz **
 
 sw_status sw_npz_open(const char *path, sw_npz **out)
 {
+    if (path == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_npz_open: path or out is NULL");
     return sw__npz_parse(path, NULL, 0, out);
 }
 
@@ -358,12 +364,14 @@ void sw_npz_close(sw_npz *z)
 
 size_t sw_npz_count(const sw_npz *z)
 {
+    if (z == NULL) return 0;
     (void)z;
     return 0;
 }
 
 const char *sw_npz_name(const sw_npz *z, size_t i)
 {
+    if (z == NULL) return NULL;
     (void)z;
     (void)i;
     return NULL;
@@ -371,6 +379,7 @@ const char *sw_npz_name(const sw_npz *z, size_t i)
 
 int64_t sw_npz_find(const sw_npz *z, const char *name)
 {
+    if (z == NULL || name == NULL) return -1;
     (void)z;
     (void)name;
     return -1;
@@ -378,6 +387,7 @@ int64_t sw_npz_find(const sw_npz *z, const char *name)
 
 sw_status sw_npz_read(sw_npz *z, size_t i, sw_array *out)
 {
+    if (z == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_npz_read: archive or out is NULL");
     (void)z;
     (void)i;
     (void)out;

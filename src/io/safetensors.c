@@ -64,16 +64,19 @@ void sw_safetensors_close(sw_safetensors *f)
 
 const char *sw_safetensors_path(const sw_safetensors *f)
 {
+    if (f == NULL) return "";
     return f->path;
 }
 
 size_t sw_safetensors_count(const sw_safetensors *f)
 {
+    if (f == NULL) return 0;
     return f->count;
 }
 
 const sw_safetensors_info *sw_safetensors_at(const sw_safetensors *f, size_t i)
 {
+    if (f == NULL) return NULL;
     return i < f->count ? &f->tensors[i].info : NULL;
 }
 
@@ -84,6 +87,7 @@ static int compare_name_to(const void *name, const void *t)
 
 const sw_safetensors_info *sw_safetensors_find(const sw_safetensors *f, const char *name)
 {
+    if (f == NULL || name == NULL) return NULL;
     tensor *const *const found =
         f->count == 0 ? NULL : bsearch(name, f->by_name, f->count, sizeof *f->by_name, compare_name_to);
     return found != NULL ? &(*found)->info : NULL;
@@ -105,6 +109,8 @@ static sw_status no_such_tensor(const sw_safetensors *f, const char *name)
 
 sw_status sw_safetensors_array(const sw_safetensors *f, const char *name, sw_array *view)
 {
+    if (f == NULL || name == NULL || view == NULL)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_safetensors_array: file, name or view is NULL");
     const sw_safetensors_info *const info = sw_safetensors_find(f, name);
     if (info == NULL) return no_such_tensor(f, name);
     if (!info->supported) {
@@ -117,6 +123,7 @@ sw_status sw_safetensors_array(const sw_safetensors *f, const char *name, sw_arr
 
 const char *sw_safetensors_metadata(const sw_safetensors *f, const char *key)
 {
+    if (f == NULL || key == NULL) return NULL;
     for (size_t i = 0; i < f->metadata_count; i++) {
         if (strcmp(f->metadata[i].key, key) == 0) return f->metadata[i].value;
     }
@@ -125,11 +132,13 @@ const char *sw_safetensors_metadata(const sw_safetensors *f, const char *key)
 
 size_t sw_safetensors_metadata_count(const sw_safetensors *f)
 {
+    if (f == NULL) return 0;
     return f->metadata_count;
 }
 
 const char *sw_safetensors_metadata_at(const sw_safetensors *f, size_t i, const char **value)
 {
+    if (f == NULL) return NULL;
     if (i >= f->metadata_count) return NULL;
     if (value != NULL) *value = f->metadata[i].value;
     return f->metadata[i].key;
@@ -399,6 +408,7 @@ sw_status sw__safetensors_parse(const char *name, const void *bytes, size_t n, s
 
 sw_status sw_safetensors_open(const char *path, sw_safetensors **out)
 {
+    if (path == NULL || out == NULL) return sw__fail(SW_ERR_ARGUMENT, "sw_safetensors_open: path or out is NULL");
     sw__mapping map;
     SW_TRY(sw__file_map(path, &map));
     const sw_status st = sw__safetensors_parse(path, map.base, map.size, out);

@@ -121,6 +121,8 @@ static sw_status write_file(const char *path, const sw__text *header, const sw_n
 sw_status sw_safetensors_write(const char *path, const sw_named_array *tensors, size_t n, const sw_text_pair *metadata,
                                size_t n_meta)
 {
+    if (path == NULL || (tensors == NULL && n > 0) || (metadata == NULL && n_meta > 0))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_safetensors_write: path, tensors or metadata is NULL");
     if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__) {
         return sw__fail(SW_ERR_UNSUPPORTED, "%s: safetensors are written on little-endian machines only", path);
     }

@@ -8,6 +8,7 @@
  *   BUF(a), AT(float, a)             a buffer parameter: pointer and byte offset; and its address as GLOBAL float *
  *   GLOBAL, LOCAL_ARRAY(T, a, n), LOCAL   address spaces: a pointer's, an array of a work-group, a pointer to such
  *   GROUP(d), LANE(d), LANES(d)      number of the group, of the work-item in it, of work-items in a group; d = 0 … 2
+ *   ITEM                             GROUP(0) * LANES(0) + LANE(0): the work-item's number along axis 0
  *   BARRIER()                        of a group, local and global memory
  *   i32 u32 i64 u64 u8               integer types. float; double only if target.fp64. Values of f16 and bf16 are floats
  *   LOAD_F16(p, i), STORE_F16(p, i, v), LOAD_BF16, STORE_BF16: p is GLOBAL u16 *, i counts elements

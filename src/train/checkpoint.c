@@ -254,6 +254,7 @@ sw_status sw__checkpoint_read(sw_trainer *t, const char *folder, sw__fit_state *
 sw_status sw_trainer_save(sw_trainer *t, const char *path, const sw_text_pair *metadata, size_t n)
 {
     if (!t || !t->params || !path) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_save: nothing to save, or no path");
+    if (!metadata && n) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_save: metadata is NULL");
     sw_text_pair *pairs = sw__malloc((n + 1) * sizeof *pairs);
     if (!pairs) return sw__no_memory((n + 1) * sizeof *pairs, "metadata");
     if (n) memcpy(pairs, metadata, n * sizeof *pairs);

@@ -153,6 +153,18 @@ static sw_status step(fit *f, const sw_batch *b)
 
 /* ---- one epoch -------------------------------------------------------------------------------------------------------------- */
 
+sw_status sw__fit_check_monitor(const sw_trainer *t, const char *monitor)
+{
+    static const char *const known[] = {"val_loss", "val_acc", "loss", "acc"};
+    bool found = !monitor;
+    for (size_t i = 0; i < SW_COUNT(known) && !found; i++) found = strcmp(known[i], monitor) == 0;
+    if (!found) return sw__fail(SW_ERR_ARGUMENT, "monitor is '%s', and must be one of val_loss, val_acc, loss, acc", monitor);
+    if (monitor && strstr(monitor, "acc") && t->target != SW_TARGET_CLASS)
+        return sw__fail(SW_ERR_ARGUMENT, "monitor is %s, but the answers are values, which have no accuracy: monitor val_loss "
+                        "or loss", monitor);
+    return SW_OK;
+}
+
 /* The monitored figure, and whether less is better. */
 static double monitored(const fit *f, bool has_valid, bool *less)
 {
@@ -255,7 +267,7 @@ static void set_totals(fit *f)
 {
     const sw_fit_options *o = f->o;
     f->epochs = o->epochs > 0 ? o->epochs : o->steps > 0 || o->time > 0 ? INT64_MAX : 1;
-    f->total_steps = f->epochs == INT64_MAX ? 0 : f->epochs * f->epoch_steps;
+    f->total_steps = f->epochs == INT64_MAX ? 0 : sw__steps_of(f->epochs, f->epoch_steps);
     if (o->steps > 0) f->total_steps = f->total_steps > 0 ? SW_MIN(o->steps, f->total_steps) : o->steps;
 }
 
@@ -288,6 +300,11 @@ static sw_status resume(fit *f)
         t->o.schedule.warmup = SW_MAX(t->o.schedule.warmup - (t->step - t->schedule_from), (int64_t)0);
         t->schedule_from = t->step;
         t->o.schedule.total = wanted - t->step;
+        if (t->schedule_lr <= t->o.schedule.min_lr && t->o.optimizer.lr > t->schedule_lr) {
+            /* It had come to its end: at the rate it ended with nothing would be learnt. */
+            t->schedule_lr = t->o.optimizer.lr;
+            sw__log(SW_LOG_WARN, "the schedule had come to its end: it begins again at lr %g", t->schedule_lr);
+        }
     }
     SW_TRY(sw_loader_seek(f->loader, f->s.at));
     f->saved = f->o->checkpoint && strcmp(f->o->checkpoint, f->o->resume) == 0;
@@ -341,10 +358,14 @@ static sw_status save_at_end(fit *f, sw_status st)
 sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_options *o, sw_fit_result *result)
 {
     if (!t || !train || !o) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_fit: trainer, data set or options is NULL");
+    if ((o->checkpoint && !*o->checkpoint) || (o->resume && !*o->resume))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_fit: checkpoint or resume is \"\"; NULL is no folder, \".\" this");
+    if (!o->metadata && o->n_metadata) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_fit: metadata is NULL");
     fit f = {.t = t, .data = train, .o = o, .loss = NAN, .accuracy = NAN};
     f.started = f.epoch_started = sw__now();
     if (o->checkpoint) SW_TRY(sw__make_folder(o->checkpoint));
     sw_status st = sw_trainer_prepare(t, train);
+    if (st == SW_OK) st = sw__fit_check_monitor(t, o->monitor);
     if (st == SW_OK && o->valid) st = sw_dataset_about(o->valid)->target == SW_TARGET_NONE
                                           ? sw__fail(SW_ERR_DATA, "the validation set has no labels") : SW_OK;
     if (st == SW_OK) st = open_loader(&f);

@@ -16,6 +16,8 @@ typedef struct run {
     sw_device *device;
     sw_trainer *trainer;
     sw__run_files files;
+    const char *why;           /* the device was chosen; "": the user did */
+    const char *write_kernels; /* NULL, or the folder of sw_run_kernels */
     sw__model_about about;
     sw__text info;
     char resume[SW__PATH]; /* folder, or "" */
@@ -53,8 +55,7 @@ static sw_status find_resumed(run *r)
 static sw_status take_key(run *r, const sw_config *old, sw_key k)
 {
     const sw_key_info *info = sw_config_about(k);
-    if (k == SW_KEY_RESUME || k == SW_KEY_DRY_RUN || k == SW_KEY_EXIST_OK || k == SW_KEY_PROJECT || k == SW_KEY_NAME)
-        return SW_OK;
+    if (k == SW_KEY_RESUME || k == SW_KEY_DRY_RUN || k == SW_KEY_EXIST_OK || k == SW_KEY_PROJECT) return SW_OK;
     const char *was = sw_config_text(old, k), *now = sw_config_text(r->c, k);
     if (sw_config_origin(r->c, k) == SW_FROM_DEFAULT) return strcmp(was, now) == 0 ? SW_OK : sw_config_choose(r->c, k, was);
     if (strcmp(was, now) == 0) return SW_OK;
@@ -78,42 +79,6 @@ static sw_status merge_resumed(run *r)
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------------------- */
-
-static sw_status open_split(const sw_config *c, const char *data, const char *split, bool background, sw_dataset **out)
-{
-    const sw_dataset_options o = {
-        .split = split,
-        .format = sw_config_text(c, SW_KEY_FORMAT),
-        .num_classes = sw_config_is_auto(c, SW_KEY_NUM_CLASSES) ? 0 : sw_config_int(c, SW_KEY_NUM_CLASSES),
-        .background = background,
-    };
-    return sw_dataset_open(data, &o, out);
-}
-
-/* val, test: "test" is the data's own test split; a name or path is a set of its own; else a part of the training data. */
-sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **train, sw_dataset **val, sw_dataset **test)
-{
-    const char *data = sw_config_text(c, SW_KEY_DATA), *given = sw_config_text(c, SW_KEY_VAL);
-    const double split = sw_config_number(c, SW_KEY_VAL_SPLIT);
-    if (!*data) return sw__fail(SW_ERR_ARGUMENT, "no data: say --data, for instance --data fashion-mnist or --data digits");
-    *train = *val = *test = NULL;
-    sw_dataset *whole = NULL;
-    SW_TRY(open_split(c, data, "train", background, &whole));
-    sw_status st = SW_OK;
-    if (strcmp(given, "test") == 0)
-        st = open_split(c, data, "test", background, val);
-    else if (*given)
-        st = open_split(c, given, "test", background, val);
-    else if (split > 0)
-        st = sw_dataset_split(whole, split, (uint64_t)sw_config_int(c, SW_KEY_SEED), train, val);
-    if (st == SW_OK && *train)
-        sw_dataset_close(whole);
-    else
-        *train = whole;
-    const char *other = sw_config_text(c, SW_KEY_TEST);
-    if (st == SW_OK && *other) st = open_split(c, strcmp(other, "test") == 0 ? data : other, "test", background, test);
-    return st;
-}
 
 static sw_status parse_normalize(const char *text, sw_normalization *n)
 {
@@ -152,20 +117,12 @@ static sw_status normalize(run *r)
     return apply_normalization(r, &n);
 }
 
-static void shape_text(const sw_dataset_info *d, char *buf, size_t size)
-{
-    size_t used = 0;
-    buf[0] = 0;
-    for (int i = 0; i < d->x_rank && used < size; i++)
-        used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? "x" : "", (long long)d->x_shape[i]);
-}
-
 static void note_data(const run *r)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     const sw_normalization *n = sw_dataset_normalization(r->train);
     char shape[96], held[160] = "", norm[96] = "";
-    shape_text(d, shape, sizeof shape);
+    sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
     const char *given = sw_config_text(r->c, SW_KEY_VAL);
     if (r->val && *given)
         snprintf(held, sizeof held, ", %lld val (%.80s)", (long long)sw_dataset_about(r->val)->count, given);
@@ -249,7 +206,7 @@ static sw_schedule schedule_of(const run *r)
     s.total = r->total_steps;
     s.warmup = (int64_t)llround(sw_config_number(r->c, SW_KEY_WARMUP) * (double)s.total);
     s.min_lr = sw_config_number(r->c, SW_KEY_MIN_LR);
-    s.step_size = sw_config_int(r->c, SW_KEY_STEP_SIZE) * epoch_steps(r);
+    s.step_size = sw__steps_of(sw_config_int(r->c, SW_KEY_STEP_SIZE), epoch_steps(r));
     s.gamma = sw_config_number(r->c, SW_KEY_GAMMA);
     return s;
 }
@@ -257,7 +214,7 @@ static sw_schedule schedule_of(const run *r)
 static void set_total_steps(run *r)
 {
     const int64_t steps = sw_config_int(r->c, SW_KEY_STEPS);
-    r->total_steps = sw_config_int(r->c, SW_KEY_EPOCHS) * epoch_steps(r);
+    r->total_steps = sw__steps_of(sw_config_int(r->c, SW_KEY_EPOCHS), epoch_steps(r));
     if (steps > 0) r->total_steps = SW_MIN(steps, r->total_steps);
 }
 
@@ -315,9 +272,10 @@ static sw_status make_trainer(run *r)
     find_scheme(sw_config_text(r->c, SW_KEY_INIT), &o.init);
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
     char shape[96];
-    shape_text(d, shape, sizeof shape);
+    sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
     const sw_status st = sw_trainer_prepare(r->trainer, r->train);
     if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", model, shape);
+    SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
     return choose(r, SW_KEY_LR, "%.17g", optimizer.lr);
 }
@@ -344,8 +302,15 @@ static void note_training(const run *r)
          sw_config_text(c, SW_KEY_SCHEDULE), 100 * sw_config_number(c, SW_KEY_WARMUP),
          (long long)sw_config_int(c, SW_KEY_BATCH_SIZE), (long long)epoch_steps(r), (long long)r->total_steps,
          (long long)sw_config_int(c, SW_KEY_SEED));
-    note(r, "device", "%s %s, %s; %.1f MiB planned of %.1f GiB free", d->id, d->name, d->compute,
-         (double)plan->total / 1048576, (double)d->memory_free / 1073741824);
+    note(r, "device", "%s %s, %s; %.1f MiB planned of %.1f GiB free%s", d->id, d->name, d->compute,
+         (double)plan->total / 1048576, (double)d->memory_free / 1073741824, r->why);
+}
+
+/* Figures of a device that computes nothing would be made up. */
+sw_status sw__run_check_computes(const sw_device *d)
+{
+    if (strcmp(sw_device_info(d)->backend, "null") != 0) return SW_OK;
+    return sw__fail(SW_ERR_DEVICE, "device null computes nothing: it is for plans (swoop train --dry-run)");
 }
 
 /* ---- training --------------------------------------------------------------------------------------------------------------------- */
@@ -401,10 +366,19 @@ static sw_status open_all(run *r)
 {
     const sw_config *c = r->c;
     SW_TRY(sw__run_open_data(c, true, &r->train, &r->val, &r->test));
+    const char *const kernels = sw_config_text(c, SW_KEY_KERNELS);
     const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
-                                                                                     : (int)sw_config_int(c, SW_KEY_THREADS)};
+                                                                                     : (int)sw_config_int(c, SW_KEY_THREADS),
+                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
-    if (sw_config_is_auto(c, SW_KEY_DEVICE)) SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
+    if (sw_config_is_auto(c, SW_KEY_DEVICE)) {
+        const char *wish = getenv("SWOOP_DEVICE");
+        r->why = wish && *wish && strcmp(wish, "auto") != 0                ? " (SWOOP_DEVICE)"
+                 : strcmp(sw_device_info(r->device)->type, "cpu") == 0 ? " (auto: there is no GPU that works)"
+                                                                       : " (auto: the first GPU that works)";
+        SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
+    }
+    if (!sw_config_bool(c, SW_KEY_DRY_RUN) && !r->write_kernels) SW_TRY(sw__run_check_computes(r->device));
     SW_TRY(choose(r, SW_KEY_THREADS, "%.0f", SW_MAX(sw_device_info(r->device)->compute_units, 1)));
     SW_TRY(choose(r, SW_KEY_WORKERS, "%.0f", 1));
     set_total_steps(r);
@@ -441,6 +415,7 @@ static sw_status write_profile(run *r)
 
 static sw_status go(run *r, sw_run_result *out)
 {
+    SW_TRY(sw__run_files_check(r->c));
     SW_TRY(find_resumed(r));
     if (*r->resume) SW_TRY(merge_resumed(r));
     SW_TRY(open_all(r));
@@ -459,24 +434,66 @@ static sw_status go(run *r, sw_run_result *out)
         sw__run_files_log(&r->files, "error   %s", why);
         return sw__fail(st, "%s", why);
     }
+    if (*r->resume && out->fit.samples == 0)
+        note(r, "done", "nothing was left to do: %lld epochs, %lld steps are trained; for more give epochs or steps",
+             (long long)out->fit.epochs, (long long)out->fit.steps);
     SW_TRY(write_profile(r));
     return run_test(r, out);
 }
 
+static void run_free(run *r)
+{
+    sw__run_files_close(&r->files);
+    sw_trainer_free(r->trainer);
+    sw_device_close(r->device);
+    sw_dataset_close(r->train);
+    sw_dataset_close(r->val);
+    sw_dataset_close(r->test);
+    sw__about_free(&r->about);
+    sw__text_free(&r->info);
+}
+
+static const sw_run_callbacks silent;
+
 sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *out)
 {
-    static const sw_run_callbacks silent;
     if (!c || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_train: configuration or out is NULL");
     *out = (sw_run_result){0};
-    run r = {.c = c, .cb = cb ? cb : &silent};
+    run r = {.c = c, .cb = cb ? cb : &silent, .why = ""};
     const sw_status st = go(&r, out);
-    sw__run_files_close(&r.files);
-    sw_trainer_free(r.trainer);
-    sw_device_close(r.device);
-    sw_dataset_close(r.train);
-    sw_dataset_close(r.val);
-    sw_dataset_close(r.test);
-    sw__about_free(&r.about);
-    sw__text_free(&r.info);
+    run_free(&r);
+    return st;
+}
+
+/* Whole batches, and the last one of a data set if it is smaller. */
+static sw_status compile_sizes(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last)
+{
+    sw__batch_program *p = NULL;
+    const int64_t whole = SW_MIN(batch, count), rest = count % whole;
+    SW_TRY(sw__trainer_program(t, mode, whole, &p));
+    return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
+}
+
+sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb)
+{
+    if (!c || !folder || !*folder) return sw__fail(SW_ERR_ARGUMENT, "sw_run_kernels: configuration or folder is missing");
+    run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .write_kernels = folder};
+    sw_status st = open_all(&r);
+    if (st == SW_OK && !strcmp(sw_device_info(r.device)->backend, "cpu"))
+        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device opencl:0",
+                      sw_device_info(r.device)->id);
+    if (st == SW_OK) {
+        note_data(&r);
+        note_training(&r);
+        st = compile_sizes(r.trainer, SW__TRAIN, sw_dataset_about(r.train)->count, sw_config_int(c, SW_KEY_BATCH_SIZE),
+                           sw_config_bool(c, SW_KEY_DROP_LAST));
+    }
+    const sw_dataset *const sets[] = {r.val, r.test};
+    for (size_t i = 0; i < SW_COUNT(sets) && st == SW_OK; i++) {
+        if (!sets[i]) continue;
+        const int64_t count = sw_dataset_about(sets[i])->count;
+        st = compile_sizes(r.trainer, SW__EVAL, count, sw__eval_batch(r.trainer, count), false);
+    }
+    run_free(&r);
     return st;
 }

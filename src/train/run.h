@@ -9,7 +9,7 @@
 #define SW__PATH 1200
 #define SW__INFO_KEY "swoop.info"
 
-/* All that is needed to use a model without its run: cli.md rule 8. */
+/* All that is needed to use a model without its run. */
 typedef struct sw__model_about {
     char model[256];
     int64_t outputs, classes;
@@ -32,5 +32,9 @@ sw_status sw__about_apply(const sw__model_about *a, sw_dataset *d);
 
 /* The run's data as its configuration says, without normalisation: training and validation part (NULL if none). */
 sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **train, sw_dataset **val, sw_dataset **test);
+/* "1x28x28" */
+void sw__sample_shape(int rank, const int64_t *shape, char *buf, size_t size);
+/* Refuses a device that only plans. */
+sw_status sw__run_check_computes(const sw_device *d);
 
 #endif

@@ -16,6 +16,24 @@
 
 /* ---- the folder ------------------------------------------------------------------------------------------------------------ */
 
+#define MOST_PROJECT 1000
+#define MOST_NAME 150
+
+sw_status sw__run_files_check(const sw_config *c)
+{
+    const char *project = sw_config_text(c, SW_KEY_PROJECT), *name = sw_config_text(c, SW_KEY_NAME);
+    if (!*project) return sw__fail(SW_ERR_ARGUMENT, "project is empty; for runs in this folder itself: project .");
+    if (strlen(project) > MOST_PROJECT)
+        return sw__fail(SW_ERR_ARGUMENT, "project is %zu bytes long; at most %d fit", strlen(project), MOST_PROJECT);
+    if (strlen(name) > MOST_NAME)
+        return sw__fail(SW_ERR_ARGUMENT, "name is %zu bytes long; at most %d fit", strlen(name), MOST_NAME);
+    if (!*name || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return sw__fail(SW_ERR_ARGUMENT, "name is '%s', and must be the name of a folder in project, without /", name);
+    if (strcmp(name, "last") == 0)
+        return sw__fail(SW_ERR_ARGUMENT, "name is 'last', which is the link to the last run: choose another");
+    return SW_OK;
+}
+
 static sw_status new_folder(sw__run_files *f, const char *project, const char *name, bool exist_ok)
 {
     SW_TRY(sw__make_folder(project));

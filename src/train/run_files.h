@@ -15,6 +15,8 @@ typedef struct sw__run_files {
     sw__text early;        /* log lines from before the folder was made */
 } sw__run_files;
 
+/* Keys project and name: whether a folder can be made of them. */
+sw_status sw__run_files_check(const sw_config *c);
 /* A new folder PROJECT/NAME (or NAME-2, NAME-3 …), an existing one with exist_ok, or the resumed one; PROJECT/last is
  * linked to it. Opens log.txt, reads results.csv of a resumed run. */
 sw_status sw__run_files_open(sw__run_files *f, const sw_config *c, const char *resume);

@@ -80,6 +80,18 @@ static sw_status check_classes(const sw_trainer *t, sw_t out)
     return SW_OK;
 }
 
+/* The losses of the library and the answers that they are for; a user's own loss sees to itself. */
+static sw_status check_loss(const sw_trainer *t)
+{
+    const bool classes = t->target == SW_TARGET_CLASS;
+    if (classes && t->o.loss == sw_mse)
+        return sw__fail(SW_ERR_ARGUMENT, "loss mse compares values, but the labels are classes: use cross_entropy");
+    if (!classes && t->o.loss == sw_cross_entropy && t->output_size < 2)
+        return sw__fail(SW_ERR_ARGUMENT, "loss cross_entropy needs classes (whole numbers as labels) or a probability of each "
+                        "class, but there is one value a sample: use mse");
+    return SW_OK;
+}
+
 static void set_init(const sw_trainer *t, sw_graph *g)
 {
     if (t->o.init.kind == SW_INIT_ZEROS) return;
@@ -102,6 +114,7 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     if (mode == SW__PREDICT) return sw_graph_status(g);
     sw_t y = batch_input(g, "y", t->y_dtype, n, t->y_rank, t->y_shape);
     const bool classes = t->target == SW_TARGET_CLASS;
+    SW_TRY(check_loss(t));
     if (!classes) y = like_output(y, out);
     const sw_loss_fn loss_fn = t->o.loss ? t->o.loss : t->y_dtype == SW_I64 ? sw_cross_entropy : sw_mse;
     const sw_t loss = loss_fn(out, y);
@@ -207,14 +220,14 @@ static void take_shapes(sw_trainer *t, const sw_dataset_info *d)
 }
 
 /* Evaluation batches are not smaller than 256 so that small training batches do not make it slow. */
-static int64_t eval_batch(const sw_trainer *t, int64_t count)
+int64_t sw__eval_batch(const sw_trainer *t, int64_t count)
 {
     return SW_MIN(SW_MAX(t->o.batch, (int64_t)256), count);
 }
 
 static int64_t first_batch(const sw_trainer *t, sw__mode mode, int64_t count)
 {
-    return mode == SW__TRAIN ? SW_MIN(t->o.batch, count) : eval_batch(t, count);
+    return mode == SW__TRAIN ? SW_MIN(t->o.batch, count) : sw__eval_batch(t, count);
 }
 
 sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
@@ -317,6 +330,7 @@ sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t 
 sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss)
 {
     if (!t || !t->prepared) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_step: call sw_trainer_prepare first");
+    if (n < 1) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_step: %lld samples, but one is the least", (long long)n);
     double value = 0, correct = 0;
     SW_TRY(sw__trainer_step(t, x, y, n, &value, &correct));
     if (loss) *loss = value;
@@ -359,7 +373,7 @@ sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *ou
     SW_TRY(sw__trainer_prepare(t, d, SW__EVAL));
     if (about->target == SW_TARGET_NONE) return sw__fail(SW_ERR_DATA, "%s: no labels to evaluate against", about->name);
     if (t->target != SW_TARGET_CLASS) confusion = NULL;
-    const int64_t batch = eval_batch(t, about->count);
+    const int64_t batch = sw__eval_batch(t, about->count);
     sw_loader *loader = NULL;
     sw_metrics sum = {0};
     float *outputs = NULL;
@@ -392,10 +406,11 @@ static sw_status predict_batch(sw_trainer *t, const sw_dataset *d, const int64_t
 
 sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, float *out)
 {
-    if (!t || !d || (!out && n > 0)) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_predict: trainer, data set or out is NULL");
+    if (!t || !d || (!out && n > 0))
+        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_predict: trainer, data set or out is NULL");
     SW_TRY(sw__trainer_prepare(t, d, SW__PREDICT));
     if (n <= 0) return SW_OK;
-    const int64_t batch = eval_batch(t, n);
+    const int64_t batch = sw__eval_batch(t, n);
     const size_t bytes = (size_t)(batch * product(t->x_shape, t->x_rank)) * sw_dtype_size(t->x_dtype);
     void *x = sw__malloc(bytes);
     int64_t *counted = sw__malloc((size_t)batch * sizeof *counted);

@@ -64,6 +64,13 @@ typedef struct sw__fit_state {
     bool shuffle, drop_last;
 } sw__fit_state;
 
+/* Steps of so many epochs; what would be more than doubles count exactly ("until I stop it") is cut to that. */
+static inline int64_t sw__steps_of(int64_t epochs, int64_t epoch_steps)
+{
+    const int64_t most = (int64_t)1 << 53;
+    return epoch_steps > 0 && epochs > most / epoch_steps ? most : epochs * epoch_steps;
+}
+
 /* ---- trainer.c ---- */
 /* mode: what the first program is for. Variables made for evaluation have no optimiser state: sw_compile refuses to train
  * from them later. */
@@ -72,9 +79,14 @@ sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch
 /* Builds the model's graph for n samples; outputs "loss", "correct", "output" as the mode has them. */
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);
 sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y);
+int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
 /* A step with its counts: *correct is 0 where there are no classes. Does not judge the loss. */
 sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss, double *correct);
+
+/* ---- fit.c ---- */
+/* The figure that decides which epoch is the best: a known one, and one that this data has. After prepare. */
+sw_status sw__fit_check_monitor(const sw_trainer *t, const char *monitor);
 
 /* ---- checkpoint.c ---- */
 sw_status sw__checkpoint_write(sw_trainer *t, const char *folder, const sw__fit_state *s);

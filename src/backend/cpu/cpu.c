@@ -234,7 +234,7 @@ static void *cpu_host_pointer(void *buf)
 /* Where a tensor without elements is: code for vectors looks at a first element before it counts. */
 static _Alignas(64) unsigned char nothing[64];
 
-static void *bound(const sw__bind *b)
+void *sw__cpu_address(const sw__bind *b)
 {
     return b->buffer != NULL ? (void *)(((buffer *)b->buffer)->data + b->offset) : nothing;
 }
@@ -276,8 +276,8 @@ static sw_status cpu_kernel_launch(void *dev, void *kernel, const sw__bind *bind
     (void)dev;
     const built *const b = kernel;
     void *ptr[SW_K_MAX_BUFFERS];
-    for (int i = 0; i < b->n_buffers; i++) ptr[i] = bound(&bind[i]);
-    return sw__tile_run(b->program, ptr, b->workspace > 0 ? bound(&bind[b->n_buffers]) : NULL);
+    for (int i = 0; i < b->n_buffers; i++) ptr[i] = sw__cpu_address(&bind[i]);
+    return sw__tile_run(b->program, ptr, b->workspace > 0 ? sw__cpu_address(&bind[b->n_buffers]) : NULL);
 }
 
 /* ---- whole ops --------------------------------------------------------------------------------------------------- */
@@ -355,8 +355,8 @@ static sw_status cpu_op_exec(void *dev, void *plan, const sw__bind *bind)
     sw__cpu_plan *const p = plan;
     void *ptr[SW__CPU_MAX_REFS + 1] = {NULL};
     const int n = p->d.n_in + p->d.n_out;
-    for (int i = 0; i < n; i++) ptr[i] = bound(&bind[i]);
-    if (p->workspace > 0) ptr[n] = bound(&bind[n]);
+    for (int i = 0; i < n; i++) ptr[i] = sw__cpu_address(&bind[i]);
+    if (p->workspace > 0) ptr[n] = sw__cpu_address(&bind[n]);
     const int before = set_threads(p->threads);
     const sw_status st = p->exec(p, ptr);
     set_threads(before);
@@ -387,6 +387,8 @@ const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
     [SW_OP_SCATTER_SET] = {NULL, sw__cpu_scatter_plan, false},
     [SW_OP_SCATTER_MAX] = {NULL, sw__cpu_scatter_plan, false},
     [SW_OP_EMBEDDING_GRAD] = {NULL, sw__cpu_embedding_grad_plan, false},
+    [SW_OP_CUSTOM] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
+    [SW_OP_CUSTOM_GRAD] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
 };
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -414,4 +416,7 @@ const sw__backend sw__backend_cpu = {
     .op_free = cpu_op_free,
     .op_exec = cpu_op_exec,
     .op_note = cpu_op_note,
+    .source_build = sw__cpu_source_build,
+    .source_free = sw__cpu_source_free,
+    .source_launch = sw__cpu_source_launch,
 };

@@ -56,11 +56,12 @@ typedef struct sw__gpu {
     uint32_t n_numbers;        /* REPORT numbers given out */
     void *errors;              /* device buffer of SW_GPU_ERROR_WORDS i64 */
     bool checked;              /* something that may report ran since the last look */
+    char *read_from, *write_to; /* folders of kernels, or NULL; gpu_folder.c */
     uint64_t compiled, cached; /* programs compiled, and loaded from the cache: for logs and tests */
 } sw__gpu;
 
 /* target, key, driver, dev, backend are filled in by the caller. */
-sw_status sw__gpu_init(sw__gpu *g);
+sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */
@@ -69,9 +70,25 @@ void sw__gpu_close(sw__gpu *g);
  * the same kernel. It can be launched after the next sw__gpu_build. Given back by sw__gpu_unwant. */
 sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, sw__gpu_kernel **out);
 void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k);
+/* The same for a text that is compiled in a program of its own, since nobody knows what it defines; plain: it is no text
+ * of the dialect, so the prelude does not come before it. */
+sw_status sw__gpu_want_alone(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, bool plain,
+                             sw__gpu_kernel **out);
+sw_status sw__gpu_build_alone(sw__gpu *g, const sw__gpu_kernel *k); /* only this one */
 /* Compiles all that was asked for and is not there, in one program. */
 sw_status sw__gpu_build(sw__gpu *g);
 void *sw__gpu_kernel_handle(const sw__gpu_kernel *k); /* the driver's; NULL before it is built */
+const char *sw__gpu_kernel_entry(const sw__gpu_kernel *k);
+uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k); /* hash of the text of its program; 0 before it is built */
+
+void sw__gpu_index(const sw__gpu *g, sw__text *out);      /* all built kernels as lines of kernels.txt */
+
+/* Into the folder write_to: a program; then index and manifest of all that lives. From the folder read_from: which program
+ * holds a kernel, and that program. */
+sw_status sw__gpu_folder_write(sw__gpu *g, uint64_t program, const char *text, void *module);
+sw_status sw__gpu_folder_describe(sw__gpu *g);
+sw_status sw__gpu_folder_find(sw__gpu *g, const char *entry, uint64_t text, uint64_t *program);
+sw_status sw__gpu_folder_load(sw__gpu *g, uint64_t program, void **module);
 
 /* An instance of portable/FILE.k: the file with NAME and the given macros defined, e.g. {"TILE_M", 8}; text macros have
  * `text`. The file's entry point is KERNEL(NAME), its functions FN(name); NAME comes from file and macros, so equal
@@ -97,7 +114,7 @@ typedef struct sw__gpu_launch {
     sw__gpu_arg *arg;
 } sw__gpu_launch;
 
-#define SW__GPU_MAX_REFS 8
+#define SW__GPU_MAX_REFS 24 /* a user's op has that many, see swoop/kernel.h */
 /* What kernel_build and op_plan make: launches in order. */
 struct sw__gpu_plan {
     sw__gpu *gpu;
@@ -137,6 +154,12 @@ sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind);
 /* Waits, and tells of a bad index: SW_ERR_DATA. */
 sw_status sw__gpu_sync(sw__gpu *g);
 
+/* A user's kernels (swoop/kernel.h): the text for this device, and launches by hand; gpu_source.c */
+sw_status sw__gpu_want_source(sw__gpu *g, const char *wanted_by, const sw_kernel_source *s, sw__gpu_kernel **out);
+sw_status sw__gpu_source_build(sw__gpu *g, const sw_kernel_source *s, void **built);
+void sw__gpu_source_free(sw__gpu *g, void *built);
+sw_status sw__gpu_source_launch(sw__gpu *g, void *built, const sw__source_launch *l);
+
 /* ---- ops taken whole (ops/) ----------------------------------------------------------------------------------------- */
 
 /* plan: adds launches, sets workspace and note. accepts: NULL: any strides. Dtypes: every one that infer lets through. */
@@ -156,5 +179,7 @@ sw_status sw__gpu_scan_plan(sw__gpu_plan *p);
 sw_status sw__gpu_sort_plan(sw__gpu_plan *p);
 sw_status sw__gpu_scatter_plan(sw__gpu_plan *p);
 sw_status sw__gpu_embedding_grad_plan(sw__gpu_plan *p);
+sw_status sw__gpu_custom_plan(sw__gpu_plan *p);
+bool sw__gpu_custom_accepts(const sw__gpu *g, const sw__op_desc *d, int i);
 
 #endif

@@ -8,13 +8,14 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-typedef struct module { void *handle; int users; } module; /* users: kernels */
+typedef struct module { void *handle; int users; uint64_t text; } module; /* users: kernels; text: its hash */
 
 struct sw__gpu_kernel {
     sw__gpu_kernel *next;
     uint64_t hash;           /* of text */
     char *text, *entry, *wanted_by;
     int users;
+    bool alone, plain;       /* a user's: in a program of its own; and without the prelude */
     module *module;          /* NULL: asked for, not built */
     void *handle;
 };
@@ -38,11 +39,13 @@ static void free_kernel(sw__gpu *g, sw__gpu_kernel *k)
     sw__free(k);
 }
 
-sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, sw__gpu_kernel **out)
+static sw_status want(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, bool alone, bool plain,
+                      sw__gpu_kernel **out)
 {
     const uint64_t hash = XXH3_64bits(text, strlen(text));
     for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
         if (k->hash != hash || strcmp(k->entry, entry) != 0 || strcmp(k->text, text) != 0) continue;
+        if (k->alone != alone || k->plain != plain) continue;
         k->users++;
         *out = k;
         return SW_OK;
@@ -51,6 +54,8 @@ sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, cons
     if (k == NULL) return sw__no_memory(sizeof *k, "a kernel");
     k->hash = hash;
     k->users = 1;
+    k->alone = alone;
+    k->plain = plain;
     k->text = sw__strdup(text);
     k->entry = sw__strdup(entry);
     k->wanted_by = sw__strdup(wanted_by);
@@ -62,6 +67,17 @@ sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, cons
     while (*last != NULL) last = &(*last)->next;
     *last = *out = k;
     return SW_OK;
+}
+
+sw_status sw__gpu_want(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, sw__gpu_kernel **out)
+{
+    return want(g, wanted_by, text, entry, false, false, out);
+}
+
+sw_status sw__gpu_want_alone(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, bool plain,
+                             sw__gpu_kernel **out)
+{
+    return want(g, wanted_by, text, entry, true, plain, out);
 }
 
 void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k)
@@ -76,6 +92,16 @@ void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k)
 void *sw__gpu_kernel_handle(const sw__gpu_kernel *k)
 {
     return k->handle;
+}
+
+const char *sw__gpu_kernel_entry(const sw__gpu_kernel *k)
+{
+    return k->entry;
+}
+
+uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k)
+{
+    return k->module != NULL ? k->module->text : 0;
 }
 
 sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *file, const sw__gpu_macro *macros, int n,
@@ -114,11 +140,17 @@ static void add_prelude(const sw__gpu *g, sw__text *t)
     sw__text_put(t, common, strlen(common));
 }
 
+/* Belongs into the program that is being built: that of kernel `only`, or the one which all share that need none. */
+static bool is_due(const sw__gpu_kernel *k, const sw__gpu_kernel *only)
+{
+    return k->module == NULL && (only != NULL ? k == only : !k->alone);
+}
+
 /* An entry of a text that an earlier kernel of this program has brought. */
 static bool is_there(const sw__gpu *g, const sw__gpu_kernel *k)
 {
-    for (const sw__gpu_kernel *e = g->kernels; e != k; e = e->next)
-        if (e->module == NULL && e->hash == k->hash && strcmp(e->text, k->text) == 0) return true;
+    for (const sw__gpu_kernel *e = g->kernels; e != k && !k->alone; e = e->next)
+        if (is_due(e, NULL) && e->hash == k->hash && strcmp(e->text, k->text) == 0) return true;
     return false;
 }
 
@@ -162,7 +194,7 @@ static sw_status blame(sw__gpu *g, sw_status st)
         if (k->module != NULL || is_there(g, k)) continue;
         sw__text t = {0}, lines = {0};
         void *alone = NULL;
-        add_prelude(g, &t);
+        if (!k->plain) add_prelude(g, &t);
         add_kernel(k, &t);
         const sw_status mine = t.failed ? SW_ERR_MEMORY : g->driver->compile(g->dev, t.s, &alone);
         sw__text_free(&t);
@@ -212,16 +244,16 @@ static void to_cache(sw__gpu *g, const char *key, size_t n, void *handle)
 }
 
 /* All entries, or none: kernels that were asked for stay asked for if one of them fails. */
-static sw_status take_entries(sw__gpu *g, module *m)
+static sw_status take_entries(sw__gpu *g, module *m, const sw__gpu_kernel *only)
 {
     sw_status st = SW_OK;
     for (sw__gpu_kernel *k = g->kernels; k != NULL && st == SW_OK; k = k->next) {
-        if (k->module != NULL || k->handle != NULL) continue;
+        if (!is_due(k, only) || k->handle != NULL) continue;
         st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
         if (st != SW_OK) sw__prefix(st, "%s: kernel %s of %s", g->backend, k->entry, k->wanted_by);
     }
     for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
-        if (k->module != NULL || k->handle == NULL) continue;
+        if (!is_due(k, only) || k->handle == NULL) continue;
         if (st == SW_OK) {
             k->module = m;
             m->users++;
@@ -238,6 +270,7 @@ static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, 
     module *const m = sw__calloc(1, sizeof *m);
     if (m == NULL) return sw__no_memory(sizeof *m, "a program of kernels");
     m->users = 1; /* ours, until the kernels have it */
+    m->text = XXH3_64bits(text, strlen(text));
     const double start = sw__now();
     m->handle = from_cache(g, key->s, key->len);
     const bool cached = m->handle != NULL;
@@ -256,22 +289,85 @@ static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, 
     return SW_OK;
 }
 
-sw_status sw__gpu_build(sw__gpu *g)
+/* ---- from a folder (gpu_folder.c) ------------------------------------------------------------------------------------- */
+
+void sw__gpu_index(const sw__gpu *g, sw__text *out)
+{
+    for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next)
+        if (k->module != NULL)
+            sw__text_add(out, "%s %016llx %016llx\n", k->entry, (unsigned long long)k->hash,
+                         (unsigned long long)k->module->text);
+}
+
+static sw_status module_from_folder(sw__gpu *g, uint64_t program, module **out)
+{
+    for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        if (k->module == NULL || k->module->text != program) continue;
+        *out = k->module;
+        return SW_OK;
+    }
+    module *const m = sw__calloc(1, sizeof *m);
+    if (m == NULL) return sw__no_memory(sizeof *m, "a program of kernels");
+    m->text = program;
+    const sw_status st = sw__gpu_folder_load(g, program, &m->handle);
+    if (st != SW_OK) sw__free(m);
+    else *out = m;
+    return st;
+}
+
+static sw_status build_from_folder(sw__gpu *g)
+{
+    for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        uint64_t program = 0;
+        module *m = NULL;
+        if (k->module != NULL) continue;
+        sw_status st = sw__gpu_folder_find(g, k->entry, k->hash, &program);
+        if (st == SW_OK) st = module_from_folder(g, program, &m);
+        if (m != NULL) m->users++;
+        if (st == SW_OK) st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
+        if (st == SW_OK) {
+            k->module = m;
+            continue;
+        }
+        drop_module(g, m);
+        return sw__prefix(st, "%s: kernel of %s", g->backend, k->wanted_by);
+    }
+    return SW_OK;
+}
+
+static sw_status build_program(sw__gpu *g, const sw__gpu_kernel *only)
 {
     sw__text key = {0};
     bool any = false;
     sw__text_put(&key, g->key, sizeof g->key);
-    add_prelude(g, &key);
+    if (only == NULL || !only->plain) add_prelude(g, &key);
     for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
-        if (k->module != NULL) continue;
+        if (!is_due(k, only)) continue;
         any = true;
         if (!is_there(g, k)) add_kernel(k, &key);
     }
     module *m = NULL;
     sw_status st = key.failed ? sw__no_memory(key.len, "a program's text") : SW_OK;
     if (st == SW_OK && any) st = make_module(g, &key, key.s + sizeof g->key, &m);
-    if (st == SW_OK && any) st = take_entries(g, m);
+    if (st == SW_OK && any) st = take_entries(g, m, only);
+    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
+    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_describe(g);
     sw__text_free(&key);
     drop_module(g, m);
     return st;
+}
+
+sw_status sw__gpu_build(sw__gpu *g)
+{
+    if (g->read_from != NULL) return build_from_folder(g);
+    SW_TRY(build_program(g, NULL));
+    for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next)
+        if (k->alone && k->module == NULL) SW_TRY(build_program(g, k));
+    return SW_OK;
+}
+
+sw_status sw__gpu_build_alone(sw__gpu *g, const sw__gpu_kernel *k)
+{
+    if (k->module != NULL) return SW_OK;
+    return g->read_from != NULL ? build_from_folder(g) : build_program(g, k);
 }

@@ -20,9 +20,14 @@ static void set_traits(sw__gpu *g)
     t->bias_act[SW_OP_MATMUL] = t->bias_act[SW_OP_CONV] = true;
 }
 
-sw_status sw__gpu_init(sw__gpu *g)
+sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
 {
     set_traits(g);
+    const char *const from = o != NULL ? o->kernels : NULL, *const to = o != NULL ? o->write_kernels : NULL;
+    g->read_from = sw__strdup(from);
+    g->write_to = sw__strdup(to);
+    if ((from != NULL && g->read_from == NULL) || (to != NULL && g->write_to == NULL))
+        return sw__no_memory(64, "a folder's name");
     return g->driver->alloc(g->dev, SW_GPU_ERROR_WORDS * sizeof(int64_t), &g->errors);
 }
 
@@ -30,6 +35,8 @@ void sw__gpu_close(sw__gpu *g)
 {
     if (g->errors != NULL) g->driver->release(g->dev, g->errors);
     g->errors = NULL;
+    sw__free(g->read_from);
+    sw__free(g->write_to);
 }
 
 /* ---- plans ----------------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,26 @@
 #include "backend/gpu/gpu.h"
 
 const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
-    [SW_OP_VAR] = {NULL, NULL},
+    [SW_OP_MATMUL] = {sw__gpu_matmul_accepts, sw__gpu_matmul_plan},
+    [SW_OP_DOT] = {sw__gpu_matmul_accepts, sw__gpu_matmul_plan},
+    [SW_OP_CONV] = {sw__gpu_conv_accepts, sw__gpu_conv_plan},
+    [SW_OP_CONV_GRAD_X] = {sw__gpu_conv_accepts, sw__gpu_conv_plan},
+    [SW_OP_CONV_GRAD_W] = {sw__gpu_conv_accepts, sw__gpu_conv_plan},
+    [SW_OP_MAX_POOL] = {NULL, sw__gpu_pool_plan},
+    [SW_OP_MAX_POOL_GRAD] = {NULL, sw__gpu_pool_plan},
+    [SW_OP_AVG_POOL] = {NULL, sw__gpu_pool_plan},
+    [SW_OP_AVG_POOL_GRAD] = {NULL, sw__gpu_pool_plan},
+    [SW_OP_ARGMAX] = {NULL, sw__gpu_argreduce_plan},
+    [SW_OP_ARGMIN] = {NULL, sw__gpu_argreduce_plan},
+    [SW_OP_SCAN_SUM] = {NULL, sw__gpu_scan_plan},
+    [SW_OP_SORT] = {NULL, sw__gpu_sort_plan},
+    [SW_OP_ARGSORT] = {NULL, sw__gpu_sort_plan},
+    [SW_OP_SCATTER_ADD] = {NULL, sw__gpu_scatter_plan},
+    [SW_OP_SCATTER_SET] = {NULL, sw__gpu_scatter_plan},
+    [SW_OP_SCATTER_MAX] = {NULL, sw__gpu_scatter_plan},
+    [SW_OP_EMBEDDING_GRAD] = {NULL, sw__gpu_embedding_grad_plan},
+    [SW_OP_CUSTOM] = {sw__gpu_custom_accepts, sw__gpu_custom_plan},
+    [SW_OP_CUSTOM_GRAD] = {sw__gpu_custom_accepts, sw__gpu_custom_plan},
 };
 
 bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i)

@@ -111,6 +111,7 @@ static const sw__traits null_traits = {
         [SW_OP_DOT] = true, [SW_OP_MATMUL] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true,
         [SW_OP_CONV_GRAD_W] = true, [SW_OP_MAX_POOL] = true, [SW_OP_MAX_POOL_GRAD] = true, [SW_OP_AVG_POOL] = true,
         [SW_OP_AVG_POOL_GRAD] = true, [SW_OP_EMBEDDING_GRAD] = true, [SW_OP_ALL_REDUCE] = true,
+        [SW_OP_CUSTOM] = true, [SW_OP_CUSTOM_GRAD] = true,
     },
     .channels_last = {
         [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true, [SW_OP_CONV_GRAD_W] = true, [SW_OP_MAX_POOL] = true,
@@ -405,6 +406,27 @@ static const char *null_op_note(void *plan)
     return "computes nothing";
 }
 
+/* ---- a user's kernels by hand ------------------------------------------------------------------------------------ */
+
+/* Any source will do: it is not run. */
+static sw_status null_source_build(void *dev, const sw_kernel_source *s, void **built)
+{
+    object *o = NULL;
+    SW_TRY(new_launchable(dev, KERNEL, s->name, 1, &o));
+    *built = o;
+    return SW_OK;
+}
+
+static sw_status null_source_launch(void *dev, void *built, const sw__source_launch *l)
+{
+    object *o = NULL;
+    SW_TRY(object_of(dev, built, KERNEL, &o));
+    for (int i = 0; i < l->n_args; i++)
+        if (l->arg[i].kind == SW_ARG_BUFFER)
+            SW_TRY(check_range(dev, l->arg[i].bind.buffer, l->arg[i].bind.offset, 0, "a kernel's buffer"));
+    return SW_OK;
+}
+
 /* clang-format off */
 const sw__backend sw__backend_null = {
     .name = "null",
@@ -415,5 +437,6 @@ const sw__backend sw__backend_null = {
     .kernel_build = null_kernel_build, .kernel_free = null_kernel_free, .kernel_launch = null_kernel_launch,
     .op_accepts = null_op_accepts, .op_plan = null_op_plan, .op_free = null_op_free, .op_exec = null_op_exec,
     .op_note = null_op_note,
+    .source_build = null_source_build, .source_free = null_kernel_free, .source_launch = null_source_launch,
 };
 /* clang-format on */

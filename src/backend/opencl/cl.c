@@ -60,12 +60,13 @@ static void cl_close(void *dev)
     sw__cl *const c = dev;
     if (c == NULL) return;
     sw__gpu_close(&c->gpu);
+    if (c->timed != NULL) (void)c->api->clReleaseCommandQueue(c->timed);
     if (c->queue != NULL) (void)c->api->clReleaseCommandQueue(c->queue);
     if (c->context != NULL) (void)c->api->clReleaseContext(c->context);
     sw__free(c);
 }
 
-static sw_status start(sw__cl *c)
+static sw_status start(sw__cl *c, const sw_device_options *o)
 {
     cl_int code = CL_SUCCESS;
     const cl_context_properties wanted[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)c->entry->platform, 0};
@@ -77,7 +78,7 @@ static sw_status start(sw__cl *c)
     c->gpu.driver = &sw__cl_driver;
     c->gpu.dev = c;
     c->gpu.backend = "opencl";
-    SW_TRY(sw__gpu_init(&c->gpu));
+    SW_TRY(sw__gpu_init(&c->gpu, o));
     /* two parameters a buffer, and room for a workspace and the errors */
     c->gpu.traits.max_buffers = (int)SW_MIN(c->entry->max_parameter / 16, (size_t)SW_K_MAX_BUFFERS + 3) - 3;
     return SW_OK;
@@ -85,14 +86,13 @@ static sw_status start(sw__cl *c)
 
 static sw_status cl_open(int index, const sw_device_options *o, void **dev)
 {
-    (void)o;
     const sw__cl_entry *list;
     if (index < 0 || index >= sw__cl_devices(&list)) return sw__fail(SW_ERR_ARGUMENT, "there is no opencl:%d", index);
     sw__cl *const c = sw__calloc(1, sizeof *c);
     if (c == NULL) return sw__no_memory(sizeof *c, "an OpenCL device");
     c->entry = &list[index];
     sw_status st = sw__cl_load(&c->api);
-    if (st == SW_OK) st = start(c);
+    if (st == SW_OK) st = start(c, o);
     if (st != SW_OK) {
         cl_close(c);
         return st;
@@ -169,6 +169,23 @@ static sw_status cl_run(void *dev, void *plan, const sw__bind *bind)
     return sw__gpu_plan_run(plan, bind);
 }
 
+/* The other queue runs beside the first: nothing may be left in that one. */
+static sw_status cl_run_timed(void *dev, bool is_op, void *plan, const sw__bind *bind, double *seconds)
+{
+    (void)is_op;
+    sw__cl *const c = dev;
+    cl_int code = CL_SUCCESS;
+    if (c->timed == NULL)
+        c->timed = c->api->clCreateCommandQueue(c->context, c->entry->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    if (c->timed == NULL) return sw__cl_fail(code, "clCreateCommandQueue");
+    SW_TRY(sw__cl_driver.finish(dev));
+    *seconds = 0;
+    c->seconds = seconds;
+    const sw_status st = sw__gpu_plan_run(plan, bind);
+    c->seconds = NULL;
+    return st;
+}
+
 static bool cl_op_accepts(void *dev, const sw__op_desc *d, int i)
 {
     return sw__gpu_op_accepts(gpu(dev), d, i);
@@ -182,6 +199,21 @@ static sw_status cl_op_plan(void *dev, const sw__op_desc *d, void **plan, size_t
 static const char *cl_op_note(void *plan)
 {
     return ((sw__gpu_plan *)plan)->note;
+}
+
+static sw_status cl_source_build(void *dev, const sw_kernel_source *s, void **built)
+{
+    return sw__gpu_source_build(gpu(dev), s, built);
+}
+
+static void cl_source_free(void *dev, void *built)
+{
+    sw__gpu_source_free(gpu(dev), built);
+}
+
+static sw_status cl_source_launch(void *dev, void *built, const sw__source_launch *l)
+{
+    return sw__gpu_source_launch(gpu(dev), built, l);
 }
 
 extern const sw__backend sw__backend_opencl;
@@ -207,4 +239,8 @@ const sw__backend sw__backend_opencl = {
     .op_exec = cl_run,
     .op_note = cl_op_note,
     .build = cl_build,
+    .run_timed = cl_run_timed,
+    .source_build = cl_source_build,
+    .source_free = cl_source_free,
+    .source_launch = cl_source_launch,
 };

@@ -32,6 +32,9 @@
     X(clGetPlatformInfo)                                                                                               \
     X(clGetProgramBuildInfo)                                                                                           \
     X(clGetProgramInfo)                                                                                                \
+    X(clGetEventProfilingInfo)                                                                                         \
+    X(clReleaseEvent)                                                                                                  \
+    X(clWaitForEvents)                                                                                                 \
     X(clReleaseCommandQueue)                                                                                           \
     X(clReleaseContext)                                                                                                \
     X(clReleaseKernel)                                                                                                 \
@@ -72,6 +75,8 @@ typedef struct sw__cl {
     const sw__cl_entry *entry;
     cl_context context;
     cl_command_queue queue;
+    cl_command_queue timed;    /* with profiling, made when first wanted */
+    double *seconds;           /* not NULL: launches go to `timed`, one by one, and add their time */
     sw__gpu gpu;
 } sw__cl;
 

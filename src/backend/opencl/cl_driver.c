@@ -147,6 +147,23 @@ static void cl_kernel_drop(void *dev, void *kernel)
 
 /* ---- launches -------------------------------------------------------------------------------------------------------------- */
 
+/* Waits for a launch and adds the time from its start to its end on the device. */
+static sw_status add_time(sw__cl *c, cl_event event)
+{
+    cl_ulong from = 0, to = 0;
+    const char *call = "clWaitForEvents";
+    cl_int code = c->api->clWaitForEvents(1, &event);
+    if (code == CL_SUCCESS) {
+        call = "clGetEventProfilingInfo";
+        code = c->api->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL);
+    }
+    if (code == CL_SUCCESS) code = c->api->clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL);
+    (void)c->api->clReleaseEvent(event);
+    if (code != CL_SUCCESS) return sw__cl_fail(code, call);
+    *c->seconds += (double)(to - from) * 1e-9;
+    return SW_OK;
+}
+
 static sw_status cl_launch(void *dev, void *kernel, const uint32_t groups[3], const uint32_t local[3],
                            const sw__gpu_value *args, int n_args)
 {
@@ -160,8 +177,14 @@ static sw_status cl_launch(void *dev, void *kernel, const uint32_t groups[3], co
         size[d] = local[d];
         global[d] = (size_t)groups[d] * local[d];
     }
-    CALL(clEnqueueNDRangeKernel, ((sw__cl *)dev)->queue, kernel, 3, NULL, global, size, 0, NULL, NULL);
-    return SW_OK;
+    sw__cl *const c = dev;
+    if (c->seconds == NULL) {
+        CALL(clEnqueueNDRangeKernel, c->queue, kernel, 3, NULL, global, size, 0, NULL, NULL);
+        return SW_OK;
+    }
+    cl_event event = NULL;
+    CALL(clEnqueueNDRangeKernel, c->timed, kernel, 3, NULL, global, size, 0, NULL, &event);
+    return add_time(c, event);
 }
 
 const sw__gpu_driver sw__cl_driver = {

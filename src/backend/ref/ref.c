@@ -62,6 +62,8 @@ const sw__ref_op sw__ref_ops[SW_OP_COUNT] = {
     [SW_OP_SOFTMAX] = { sw__ref_softmax, NULL },
     [SW_OP_LOG_SOFTMAX] = { sw__ref_softmax, NULL },
     [SW_OP_CROSS_ENTROPY] = { sw__ref_cross_entropy, NULL },
+    [SW_OP_CUSTOM] = { sw__ref_custom, sw__ref_custom_workspace },
+    [SW_OP_CUSTOM_GRAD] = { sw__ref_custom, sw__ref_custom_workspace },
     [SW_OP_EMBEDDING] = { sw__ref_embedding, NULL },
     [SW_OP_EMBEDDING_GRAD] = { sw__ref_embedding_grad, NULL },
 };
@@ -251,6 +253,7 @@ static sw_status ref_op_plan(void *dev, const sw__op_desc *d, void **plan, size_
         return sw__fail(SW_ERR_ARGUMENT, "device ref: %s was given %d inputs and %d outputs", sw__op_table[d->op].name,
                         d->n_in, d->n_out);
     SW_TRY(check_strides(d));
+    if (sw__op_table[d->op].cls == SW_CLASS_OWN) SW_TRY(sw__ref_custom_check(d));
     ref_plan *const p = sw__calloc(1, sizeof *p);
     if (!p) return sw__no_memory(sizeof *p, "a planned op");
     p->op = op;
@@ -306,5 +309,6 @@ const sw__backend sw__backend_ref = {
     .sync = ref_sync, .host_pointer = ref_host_pointer,
     .op_accepts = ref_op_accepts, .op_plan = ref_op_plan, .op_free = ref_op_free, .op_exec = ref_op_exec,
     .op_note = ref_op_note,
+    .source_build = sw__ref_source_build, .source_free = sw__ref_source_free, .source_launch = sw__ref_source_launch,
 };
 /* clang-format on */

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-#define SW__REF_MAX_IN 8
+#define SW__REF_MAX_IN 18 /* inputs, results and their gradients of a user's op, see swoop/kernel.h */
 
 /* One op to be run: description, and where its tensors are. */
 typedef struct sw__ref_call {
@@ -70,6 +70,12 @@ sw_status sw__ref_layer_norm(const sw__ref_call *c);
 sw_status sw__ref_layer_norm_grad(const sw__ref_call *c);
 sw_status sw__ref_softmax(const sw__ref_call *c);
 sw_status sw__ref_cross_entropy(const sw__ref_call *c);
+sw_status sw__ref_custom(const sw__ref_call *c);
+size_t sw__ref_custom_workspace(const sw__op_desc *d);
+sw_status sw__ref_custom_check(const sw__op_desc *d); /* can it be run: when it is planned */
+sw_status sw__ref_source_build(void *dev, const sw_kernel_source *s, void **built);
+void sw__ref_source_free(void *dev, void *built);
+sw_status sw__ref_source_launch(void *dev, void *built, const sw__source_launch *l);
 
 /* ---- elements ---------------------------------------------------------------------------------------------------- */
 
