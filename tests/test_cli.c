@@ -456,7 +456,7 @@ static void test_interrupt(void **state)
     has(err, "name was ");
 }
 
-/* After its end the cosine schedule has nothing left to give: whoever goes on is told. */
+/* A cosine schedule that has come down to 0 begins again, and says so, when the run is given more epochs. */
 static void test_resume_finished(void **state)
 {
     (void)state;
@@ -464,7 +464,7 @@ static void test_resume_finished(void **state)
     has_not(out, "nothing was left");
     must("train --resume runs/finished --epochs 2");
     has(out, "epoch 2/2");
-    has(err, "change nothing");
+    has(err, "begins again at lr 0.001");
     must("train " MLP "--epochs 1 --name steady --schedule constant");
     must("train --resume runs/steady --epochs 2");
     assert_string_equal(err, "");
@@ -841,7 +841,7 @@ int main(void)
         cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
-        cmocka_unit_test(test_eval),         cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_eval),        cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished),
         cmocka_unit_test(test_closed_pipe),  cmocka_unit_test(test_closed_streams),

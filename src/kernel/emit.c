@@ -146,10 +146,11 @@ bool sw__emit_gathers(const sw__emitter *e, int phase)
 
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
-static void emit_head(sw__emitter *e, const char *name, bool workspace)
+static void emit_head(sw__emitter *e, const sw__stage *s, bool workspace)
 {
     sw__text *const out = &e->out->text;
-    sw__text_add(out, "%sKERNEL(%s)(", out->len ? "\n" : "", name);
+    sw__text_add(out, "%sSIZED_KERNEL(%s, %" PRIu32 ", %" PRIu32 ", 1)(", out->len ? "\n" : "", s->entry, s->local[0],
+                 s->local[1]);
     const char *sep = "";
     for (int b = 0; b < e->k->n_buffers; b++, sep = ", ") sw__text_add(out, "%sBUF(b%d)", sep, b);
     if (workspace) sw__text_add(out, "%sBUF(ws)", sep);
@@ -185,7 +186,7 @@ void sw__emit_begin(sw__emitter *e, const char *suffix, bool full, bool rows, ui
     s->local[0] = local_x;
     s->local[1] = local_y;
     find_need(e, full, rows);
-    emit_head(e, name.s, e->parts > 1);
+    emit_head(e, s, e->parts > 1);
     e->depth = 1;
     emit_pointers(e);
     if (e->parts > 1) sw__emit_partials(e);

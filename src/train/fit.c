@@ -300,9 +300,11 @@ static sw_status resume(fit *f)
         t->o.schedule.warmup = SW_MAX(t->o.schedule.warmup - (t->step - t->schedule_from), (int64_t)0);
         t->schedule_from = t->step;
         t->o.schedule.total = wanted - t->step;
-        if (t->schedule_lr <= 0 && t->o.optimizer.lr > 0)
-            sw__log(SW_LOG_WARN, "the schedule had come to its end, a learning rate of 0: the steps from here on change "
-                    "nothing; to train further, begin anew from these weights (--weights RUN)");
+        if (t->schedule_lr <= t->o.schedule.min_lr && t->o.optimizer.lr > t->schedule_lr) {
+            /* It had come to its end: at the rate it ended with nothing would be learnt. */
+            t->schedule_lr = t->o.optimizer.lr;
+            sw__log(SW_LOG_WARN, "the schedule had come to its end: it begins again at lr %g", t->schedule_lr);
+        }
     }
     SW_TRY(sw_loader_seek(f->loader, f->s.at));
     f->saved = f->o->checkpoint && strcmp(f->o->checkpoint, f->o->resume) == 0;

@@ -1,4 +1,4 @@
-KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
+SIZED_KERNEL(sw_k_parts, 32, 8, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
 {
     const GLOBAL float *p0 = AT(float, b0);
     const GLOBAL float *p1 = AT(float, b1);
@@ -43,7 +43,7 @@ KERNEL(sw_k_parts)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     }
 }
 
-KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
+SIZED_KERNEL(sw_k, 32, 8, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
 {
     GLOBAL float *p2 = AT(float, b2);
     GLOBAL float *p3 = AT(float, b3);

@@ -1,4 +1,4 @@
-KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2))
+SIZED_KERNEL(sw_k, 64, 15, 1)(BUF(b0), BUF(b1), BUF(b2))
 {
     const GLOBAL u16 *p0 = AT(u16, b0);
     const GLOBAL float *p1 = AT(float, b1);

@@ -1,4 +1,4 @@
-KERNEL(sw_k)(BUF(b0), BUF(b1), BUF(b2))
+SIZED_KERNEL(sw_k, 256, 1, 1)(BUF(b0), BUF(b1), BUF(b2))
 {
     const GLOBAL float *p0 = AT(float, b0);
     GLOBAL float *p1 = AT(float, b1);

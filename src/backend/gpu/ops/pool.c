@@ -1,4 +1,5 @@
-/* pool.c: MAX_POOL, AVG_POOL and their gradients: one launch of portable/pool.k, which takes any strides. */
+/* pool.c: MAX_POOL, AVG_POOL and their gradients: one launch of portable/pool.k, which takes any strides, or on CPUs of
+ * pool_lines.k, where the channels are adjacent. */
 #include "backend/gpu/ops/big.h"
 
 #include <stdio.h>
@@ -40,9 +41,9 @@ static void window_macros(sw__ask *a, const sw__attr *attr)
     }
 }
 
-static void sizes(sw__ask *a, const sw__gpu_plan *p, const sw__desc *x, const sw__desc *y, int64_t count)
+static void sizes(sw__ask *a, const sw__gpu_plan *p, const sw__desc *x, const sw__desc *y)
 {
-    sw__ask_i32(a, 2, (const int64_t[]){count, x->dim[1]});
+    sw__ask_i32(a, 1, &x->dim[1]);
     sw__ask_i32(a, 3, (const int64_t[]){spatial(x, 0), spatial(x, 1), spatial(x, 2)});
     sw__ask_i32(a, 3, (const int64_t[]){spatial(y, 0), spatial(y, 1), spatial(y, 2)});
     int64_t pad[3];
@@ -53,40 +54,90 @@ static void sizes(sw__ask *a, const sw__gpu_plan *p, const sw__desc *x, const sw
     sw__ask_i32(a, 3, pad);
 }
 
-sw_status sw__gpu_pool_plan(sw__gpu_plan *p)
+static int role_of(const sw__gpu_plan *p)
 {
-    const sw__target *const t = &p->gpu->target;
-    size_t r = 0;
+    int r = 0;
     while (roles[r].op != p->d.op) r++;
-    const sw__desc *const out = &p->d.out[0];
-    const sw__desc *const x = roles[r].grad ? out : &p->desc[roles[r].x];
-    const sw__desc *const y = roles[r].grad ? &p->desc[roles[r].dy] : out;
-    const int64_t count = out->dim[0] > 0 ? sw__big_elements(out) / out->dim[0] : 0;
-    const bool c_fast = out->dim[1] > 1 && out->stride[1] == 1;
-    const int items = SW_MIN(SW_MIN(t->serial ? 64 : 256, t->max_group), t->max_local[0]);
-    if (count == 0) {
-        snprintf(p->note, sizeof p->note, "empty");
-        return SW_OK;
-    }
-    if (out->dtype == SW_F64 && !t->fp64)
-        return sw__fail(SW_ERR_UNSUPPORTED, "this device has no arithmetic in f64; cast to f32");
-    if (count > INT32_MAX - items) return sw__fail(SW_ERR_UNSUPPORTED, "one image has %lld elements", (long long)count);
-    sw__ask a = sw__ask_for(p, "pool");
-    sw__ask_type(&a, (sw_dtype)out->dtype);
-    sw__ask_macro(&a, "ITEMS", items);
+    return r;
+}
+
+/* What both kernels are told: macros and buffers. */
+static sw__ask ask(sw__gpu_plan *p, int r, const char *file)
+{
+    sw__ask a = sw__ask_for(p, file);
+    sw__ask_type(&a, (sw_dtype)p->d.out[0].dtype);
     sw__ask_macro(&a, "MAX", roles[r].max);
     sw__ask_macro(&a, "GRAD", roles[r].grad);
-    sw__ask_macro(&a, "C_FAST", c_fast);
     sw__ask_macro(&a, "PAD_COUNTS", p->attr.pool.include_pad);
     window_macros(&a, &p->attr);
     const int8_t buffers[] = {roles[r].x, roles[r].y, roles[r].dy, roles[r].result};
     for (size_t i = 0; i < SW_COUNT(buffers); i++)
         if (buffers[i] >= 0) sw__ask_buffer(&a, buffers[i], 0);
-    sizes(&a, p, x, y, count);
+    return a;
+}
+
+/* ---- lines of channels, on CPUs ---------------------------------------------------------------------------------------------- */
+
+enum { LINE = 64 };
+
+/* Channels adjacent in what the windows walk over. A gradient is added to where it is stored: not in f16. */
+static bool takes_lines(const sw__gpu_plan *p, int r)
+{
+    const int dtype = p->d.out[0].dtype;
+    if (!p->gpu->target.serial || (roles[r].grad && dtype != SW_F32 && dtype != SW_F64)) return false;
+    const int walked[] = {roles[r].x, roles[r].grad ? roles[r].result : -1};
+    for (size_t i = 0; i < SW_COUNT(walked); i++)
+        if (walked[i] >= 0 && p->desc[walked[i]].dim[1] > 1 && p->desc[walked[i]].stride[1] != 1) return false;
+    return true;
+}
+
+static sw_status plan_lines(sw__gpu_plan *p, int r, const sw__desc *x, const sw__desc *y)
+{
+    sw__ask a = ask(p, r, "pool_lines");
+    sw__ask_macro(&a, "LINE", LINE);
+    sizes(&a, p, x, y);
+    const int8_t tensors[] = {roles[r].x, roles[r].y, roles[r].dy, roles[r].result};
+    for (size_t i = 0; i < SW_COUNT(tensors); i++)
+        if (tensors[i] >= 0) tensor(&a, p, tensors[i]);
+    snprintf(p->note, sizeof p->note, "lines of channels");
+    if (roles[r].grad) return sw__ask_launch(&a, x->dim[0], sw__div_up(x->dim[1], LINE), 1, 1);
+    return sw__ask_launch(&a, y->dim[0] * spatial(y, 0) * spatial(y, 1), 1, 1, 1);
+}
+
+/* ---- one element a work-item ------------------------------------------------------------------------------------------------- */
+
+static sw_status plan_elements(sw__gpu_plan *p, int r, const sw__desc *x, const sw__desc *y)
+{
+    const sw__target *const t = &p->gpu->target;
+    const sw__desc *const out = &p->d.out[0];
+    const int64_t count = sw__big_elements(out) / out->dim[0];
+    const bool c_fast = out->dim[1] > 1 && out->stride[1] == 1;
+    const int items = SW_MIN(SW_MIN(t->serial ? 64 : 256, t->max_group), t->max_local[0]);
+    if (count > INT32_MAX - items) return sw__fail(SW_ERR_UNSUPPORTED, "one image has %lld elements", (long long)count);
+    sw__ask a = ask(p, r, "pool");
+    sw__ask_macro(&a, "ITEMS", items);
+    sw__ask_macro(&a, "C_FAST", c_fast);
+    sw__ask_i32(&a, 1, &count);
+    sizes(&a, p, x, y);
     tensor(&a, p, roles[r].x);
     tensor(&a, p, roles[r].y);
     if (roles[r].grad) tensor(&a, p, roles[r].dy);
     tensor(&a, p, roles[r].result);
     snprintf(p->note, sizeof p->note, "%s", c_fast ? "channels last" : "strides");
     return sw__ask_launch(&a, sw__div_up(count, items), out->dim[0], 1, items);
+}
+
+sw_status sw__gpu_pool_plan(sw__gpu_plan *p)
+{
+    const int r = role_of(p);
+    const sw__desc *const out = &p->d.out[0];
+    const sw__desc *const x = roles[r].grad ? out : &p->desc[roles[r].x];
+    const sw__desc *const y = roles[r].grad ? &p->desc[roles[r].dy] : out;
+    if (sw__big_elements(out) == 0) {
+        snprintf(p->note, sizeof p->note, "empty");
+        return SW_OK;
+    }
+    if (out->dtype == SW_F64 && !p->gpu->target.fp64)
+        return sw__fail(SW_ERR_UNSUPPORTED, "this device has no arithmetic in f64; cast to f32");
+    return takes_lines(p, r) ? plan_lines(p, r, x, y) : plan_elements(p, r, x, y);
 }

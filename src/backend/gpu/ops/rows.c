@@ -26,8 +26,8 @@ void sw__rows_macros(sw__ask *a, sw_dtype type, const sw__lanes *l)
     sw__ask_macro(a, "MR", l->mr);
 }
 
-/* Rows that a group takes: many, so that a panel is read often from the cache; but enough groups for all cores. */
-int64_t sw__rows_of_group(const sw__target *t, const sw__lanes *l, int64_t m, int64_t others)
+/* Rows that a group takes; others: groups beside each other (panels, batch). Many, so that a panel is read often from the cache; but enough groups for all cores. */
+static int64_t rows_of_group(const sw__target *t, const sw__lanes *l, int64_t m, int64_t others)
 {
     int64_t rows = sw__div_up(128, l->mr) * l->mr;
     while (rows > l->mr && sw__div_up(m, rows) * others < 8 * (int64_t)t->units) rows = sw__div_up(rows / 2, l->mr) * l->mr;
@@ -39,6 +39,36 @@ bool sw__rows_plain(sw_dtype type)
     return type == SW_F32 || type == SW_F64;
 }
 
+sw_status sw__rows_launch(sw__gpu_plan *p, const sw__rows *r, const sw__lanes *l)
+{
+    const int64_t panels = sw__div_up(r->n, l->w * l->nv), z = r->z0 * r->z1;
+    const int64_t rows = rows_of_group(&p->gpu->target, l, r->m, panels * z);
+    const int64_t flags = (r->bias < 0 ? 0 : r->bias_rows ? 2 : 1) + (r->relu ? 4 : 0) + (r->direct ? 8 : 0);
+    if (r->q[3] < r->m && r->m > INT32_MAX)
+        return sw__fail(SW_ERR_UNSUPPORTED, "the result has %lld places", (long long)r->m);
+    sw__ask a = sw__ask_for(p, "gemm_rows");
+    sw__rows_macros(&a, r->type, l);
+    sw__ask_left(&a, r->type, r->a_acc);
+    sw__ask_macro(&a, "A_UNIT", r->ak == 1);
+    sw__ask_macro(&a, "PLAIN", sw__rows_plain(r->type));
+    sw__ask_buffer(&a, r->a, r->a_at);
+    sw__ask_buffer(&a, r->b, r->b_at);
+    sw__ask_buffer(&a, r->c, r->c_at);
+    sw__ask_buffer(&a, r->bias < 0 ? r->c : r->bias, r->bias_at); /* something, where there is none */
+    sw__ask_i64(&a, 2, (const int64_t[]){r->bias_s, r->bias_z});
+    sw__ask_i32(&a, 1, &flags);
+    sw__ask_i64(&a, 5, (const int64_t[]){r->m, r->n, rows, r->panel, r->bk});
+    sw__ask_i64(&a, 7, (const int64_t[]){r->z1, r->az[0], r->az[1], r->bz[0], r->bz[1], r->cz[0], r->cz[1]});
+    sw__ask_i64(&a, 2, (const int64_t[]){r->ak, r->cn});
+    sw__ask_i32(&a, 3, (const int64_t[]){r->q[1], r->q[2], SW_MIN(r->q[3], INT32_MAX)});
+    sw__ask_i64(&a, 4, r->as);
+    sw__ask_i64(&a, 4, r->cs);
+    sw__ask_i32(&a, 3, r->t);
+    sw__ask_i64(&a, 3, r->ts);
+    sw__ask_i64(&a, 1, &r->run);
+    return sw__ask_launch(&a, panels, sw__div_up(r->m, rows), z, 1);
+}
+
 /* ---- packing ---------------------------------------------------------------------------------------------------------------- */
 
 int64_t sw__panels_bytes(const sw__panels *k, const sw__lanes *l)
@@ -47,9 +77,23 @@ int64_t sw__panels_bytes(const sw__panels *k, const sw__lanes *l)
     return k->z0 * k->z1 * sw__div_up(k->n, nr) * nr * k->t[0] * k->t[1] * k->t[2] * k->c * sw__acc_bytes(k->type);
 }
 
+/* Points of the kernel behind axis i. */
+static int64_t dense(const sw__panels *k, int i)
+{
+    return i == 1 ? k->t[2] : k->t[1] * k->t[2];
+}
+
 sw_status sw__panels_launch(sw__gpu_plan *p, const sw__panels *k, const sw__lanes *l, int64_t to_at)
 {
     const int64_t nr = l->w * l->nv, taps = k->t[0] * k->t[1] * k->t[2];
+    int64_t t[3], ts[3];
+    memcpy(t, k->t, sizeof t);
+    memcpy(ts, k->ts, sizeof ts);
+    for (int i = 1; i >= 0; i--) { /* a kernel that lies densely is one run */
+        if (ts[i] != ts[2] * t[2] || t[2] != dense(k, i)) continue;
+        t[2] *= t[i];
+        t[i] = 1;
+    }
     const int64_t chunk = SW_MAX(192 / SW_MAX(taps, 1), 4); /* what a group writes stays in the first cache */
     sw__ask a = sw__ask_for(p, "gemm_pack");
     sw__ask_type(&a, k->type);
@@ -57,10 +101,10 @@ sw_status sw__panels_launch(sw__gpu_plan *p, const sw__panels *k, const sw__lane
     sw__ask_buffer(&a, k->from, k->at);
     sw__ask_buffer(&a, p->n_bind, to_at);
     sw__ask_i64(&a, 1, &k->n);
-    sw__ask_i32(&a, 3, k->t);
+    sw__ask_i32(&a, 3, t);
     sw__ask_i32(&a, 2, (const int64_t[]){k->c, chunk});
     sw__ask_i64(&a, 1, &k->ns);
-    sw__ask_i64(&a, 3, k->ts);
+    sw__ask_i64(&a, 3, ts);
     sw__ask_i64(&a, 4, (const int64_t[]){k->cs, k->z1, k->zs[0], k->zs[1]});
     return sw__ask_launch(&a, sw__div_up(k->n, nr), taps == 0 ? 0 : sw__div_up(k->c, chunk), k->z0 * k->z1, 1);
 }
@@ -104,44 +148,30 @@ static double cost(const sw__target *t, const sw__product *g)
     const sw__lanes l = sw__rows_lanes(t, g->type, g->n);
     const double rows = (double)(sw__div_up(g->m, l.mr) * l.mr);
     const double columns = (double)(sw__div_up(g->n, l.w * l.nv) * l.w * l.nv);
-    double c = rows * columns * (double)g->k / 32 + (double)g->m * (double)g->n * (g->cn == 1 ? 0.2 : 1.5);
+    double c = rows * columns * (double)g->k / 32 + (double)g->m * (double)g->n * (g->cn == 1 ? 0.2 : 0.7);
     if (!reads_directly(g, &l)) c += columns * (double)g->k * (g->bn == 1 ? 0.4 : 1.2);
     return c;
 }
 
 static sw_status launch(sw__gpu_plan *p, const sw__product *g, const sw__lanes *l, bool direct, int64_t packed_at)
 {
-    const sw__target *const t = &p->gpu->target;
-    const int64_t nr = l->w * l->nv, panels = sw__div_up(g->n, nr);
-    const int64_t z0 = g->rank > 1 ? g->batch[0] : 1, z1 = g->rank > 0 ? g->batch[g->rank - 1] : 1;
+    const int64_t nr = l->w * l->nv, panels = sw__div_up(g->n, nr), one = panels * nr * g->k;
     const int l0 = g->rank - 2, l1 = g->rank - 1;
-    const int64_t rows = sw__rows_of_group(t, l, g->m, panels * z0 * z1);
 #define AXIS(S, L) ((L) < 0 ? 0 : g->S[L])
-    int64_t bz[2] = {AXIS(bs, l0), AXIS(bs, l1)};
+    sw__rows r = {.type = g->type, .a = g->a, .b = direct ? g->b : p->n_bind, .c = g->c, .bias = g->bias, .a_at = g->a_at,
+                  .b_at = direct ? g->b_at : packed_at, .c_at = g->c_at, .bias_at = g->bias_at, .bias_s = g->bias_s,
+                  .bias_rows = g->bias_rows, .relu = g->relu, .direct = direct, .m = g->m, .n = g->n,
+                  .panel = direct ? nr : nr * g->k, .bk = direct ? g->bk : nr, .z0 = l0 < 0 ? 1 : g->batch[l0],
+                  .z1 = l1 < 0 ? 1 : g->batch[l1], .az = {AXIS(as, l0), AXIS(as, l1)},
+                  .bz = {AXIS(bs, l0), AXIS(bs, l1)}, .cz = {AXIS(cs, l0), AXIS(cs, l1)}, .ak = g->ak, .cn = g->cn,
+                  .q = {1, 1, 1, g->m}, .as = {0, 0, 0, g->am}, .cs = {0, 0, 0, g->cm}, .t = {1, 1, 1}, .run = g->k};
+#undef AXIS
     if (!direct) {
-        bz[1] = bz[1] != 0 ? panels * nr * g->k : 0;
-        bz[0] = bz[0] != 0 ? panels * nr * g->k * (bz[1] != 0 ? z1 : 1) : 0;
+        const int64_t inner = r.bz[1] != 0 ? r.z1 : 1;
+        r.bz[1] = r.bz[1] != 0 ? one : 0;
+        r.bz[0] = r.bz[0] != 0 ? one * inner : 0;
     }
-    sw__ask a = sw__ask_for(p, "gemm_rows");
-    sw__rows_macros(&a, g->type, l);
-    sw__ask_left(&a, g->type, false);
-    sw__ask_macro(&a, "CONV", 0);
-    sw__ask_macro(&a, "A_UNIT", g->ak == 1);
-    sw__ask_macro(&a, "BIAS", g->bias < 0 ? 0 : g->bias_rows ? 2 : 1);
-    sw__ask_macro(&a, "RELU", g->relu);
-    sw__ask_macro(&a, "PLAIN", sw__rows_plain(g->type) && g->cn == 1);
-    sw__ask_buffer(&a, g->a, g->a_at);
-    sw__ask_buffer(&a, direct ? g->b : p->n_bind, direct ? g->b_at : packed_at);
-    sw__ask_buffer(&a, g->c, g->c_at);
-    if (g->bias >= 0) {
-        sw__ask_buffer(&a, g->bias, g->bias_at);
-        sw__ask_i64(&a, 2, (const int64_t[]){g->bias_s, 0});
-    }
-    sw__ask_i64(&a, 5, (const int64_t[]){g->m, g->n, rows, direct ? nr : nr * g->k, direct ? g->bk : nr});
-    sw__ask_i32(&a, 1, (const int64_t[]){direct});
-    sw__ask_i64(&a, 7, (const int64_t[]){z1, AXIS(as, l0), AXIS(as, l1), bz[0], bz[1], AXIS(cs, l0), AXIS(cs, l1)});
-    sw__ask_i64(&a, 5, (const int64_t[]){g->ak, g->cn, g->am, g->cm, g->k});
-    return sw__ask_launch(&a, panels, sw__div_up(g->m, rows), z0 * z1, 1);
+    return sw__rows_launch(p, &r, l);
 }
 
 /* Packs and multiplies columns [j, j + n) of the whole; all such parts share one piece of the workspace. */

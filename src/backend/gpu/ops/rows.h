@@ -8,8 +8,6 @@
 typedef struct sw__lanes { int w, nv, mr; } sw__lanes;
 sw__lanes sw__rows_lanes(const sw__target *t, sw_dtype type, int64_t n);
 void sw__rows_macros(sw__ask *a, sw_dtype type, const sw__lanes *l);
-/* Rows that a group takes; others: groups beside each other (panels, batch). */
-int64_t sw__rows_of_group(const sw__target *t, const sw__lanes *l, int64_t m, int64_t others);
 bool sw__rows_plain(sw_dtype type); /* kept in memory as it is computed with */
 
 /* A right side to be packed: columns n; inner index (t0, t1, t2, c); batch of z0 * z1. Strides in elements. */
@@ -20,5 +18,18 @@ typedef struct sw__panels {
 } sw__panels;
 int64_t sw__panels_bytes(const sw__panels *k, const sw__lanes *l);
 sw_status sw__panels_launch(sw__gpu_plan *p, const sw__panels *k, const sw__lanes *l, int64_t to_at);
+
+/* A launch of gemm_rows.k. Rows and inner index in digits, the last fastest; their strides. */
+typedef struct sw__rows {
+    sw_dtype type;
+    int a, b, c, bias;              /* buffers; bias -1: none */
+    bool a_acc;                     /* the left side is kept as accumulators are */
+    int64_t a_at, b_at, c_at, bias_at, bias_s, bias_z;
+    bool bias_rows, relu, direct;
+    int64_t m, n, panel, bk;        /* panel: from one panel of the right side to the next, elements */
+    int64_t z0, z1, az[2], bz[2], cz[2];
+    int64_t ak, cn, q[4], as[4], cs[4], t[3], ts[3], run;
+} sw__rows;
+sw_status sw__rows_launch(sw__gpu_plan *p, const sw__rows *r, const sw__lanes *l);
 
 #endif

@@ -91,52 +91,45 @@ static bool merges(const sw__window *w)
 
 /* ---- forward and data gradient ---------------------------------------------------------------------------------------------- */
 
-static void conv_args(sw__ask *a, const sw__window *w, bool merged)
+/* Digits that both sides walk as one become one: then a 1 x 1 kernel is a plain product. The last digit is the fastest. */
+static void merge_rows(sw__rows *r)
 {
-    int64_t step[3], tap[3];
-    for (int i = 0; i < 3; i++) {
-        step[i] = w->step[i] * w->xs[2 + i];
-        tap[i] = w->dilation[i] * w->xs[2 + i];
+    int to = 3;
+    for (int i = 2; i >= 0; i--) {
+        if (r->q[i] == 1 || (r->as[i] == r->as[to] * r->q[to] && r->cs[i] == r->cs[to] * r->q[to])) {
+            r->q[to] *= r->q[i];
+            continue;
+        }
+        if (r->q[to] == 1) to++; /* a digit that says nothing gives its place away */
+        to--;
+        r->q[to] = r->q[i];
+        r->as[to] = r->as[i];
+        r->cs[to] = r->cs[i];
     }
-    sw__ask_i32(a, 3, w->q);
-    sw__ask_i64(a, 1, w->xs);
-    sw__ask_i64(a, 3, step);
-    sw__ask_i64(a, 1, w->ys);
-    sw__ask_i64(a, 3, &w->ys[2]);
-    sw__ask_i32(a, 3, (const int64_t[]){w->t[0], w->t[1], merged ? SW_MIN(w->t[2], 1) : w->t[2]});
-    sw__ask_i64(a, 3, tap);
-    sw__ask_i64(a, 1, (const int64_t[]){merged ? w->t[2] * w->c : w->c});
+    for (int i = 0; i < to; i++) {
+        r->q[i] = 1;
+        r->as[i] = r->cs[i] = 0;
+    }
 }
 
 static sw_status conv_launch(sw__gpu_plan *p, const sw__window *w, bool in_workspace, const sw__lanes *l, int64_t packed_at)
 {
-    const sw__target *const t = &p->gpu->target;
-    const int64_t nr = l->w * l->nv, panels = sw__div_up(w->o, nr), m = w->n * w->q[0] * w->q[1] * w->q[2];
-    const int64_t depth = w->t[0] * w->t[1] * w->t[2] * w->c;
-    const int64_t rows = sw__rows_of_group(t, l, m, panels * w->groups);
-    const bool plain = sw__rows_plain(w->type);
-    if (m > INT32_MAX) return sw__fail(SW_ERR_UNSUPPORTED, "the result has %lld places", (long long)m);
-    sw__ask a = sw__ask_for(p, "gemm_rows");
-    sw__rows_macros(&a, w->type, l);
-    sw__ask_macro(&a, "CONV", 1);
-    sw__ask_macro(&a, "A_UNIT", w->xs[1] == 1);
-    sw__ask_macro(&a, "BIAS", w->bias >= 0);
-    sw__ask_macro(&a, "RELU", w->relu);
-    sw__ask_macro(&a, "PLAIN", plain && w->ys[1] == 1);
-    sw__ask_left(&a, w->type, in_workspace);
-    sw__ask_buffer(&a, in_workspace ? p->n_bind : w->x, w->x_at);
-    sw__ask_buffer(&a, p->n_bind, packed_at);
-    sw__ask_buffer(&a, w->y, w->y_at);
-    if (w->bias >= 0) {
-        sw__ask_buffer(&a, w->bias, 0);
-        sw__ask_i64(&a, 2, (const int64_t[]){w->bias_s, w->o * w->bias_s});
+    const int64_t nr = l->w * l->nv, depth = w->t[0] * w->t[1] * w->t[2] * w->c;
+    const bool merged = merges(w);
+    sw__rows r = {.type = w->type, .a = in_workspace ? p->n_bind : w->x, .b = p->n_bind, .c = w->y, .bias = w->bias,
+                  .a_acc = in_workspace, .a_at = w->x_at, .b_at = packed_at, .c_at = w->y_at, .bias_s = w->bias_s,
+                  .bias_z = w->o * w->bias_s, .relu = w->relu, .m = w->n * w->q[0] * w->q[1] * w->q[2], .n = w->o,
+                  .panel = nr * depth, .bk = nr, .z0 = 1, .z1 = w->groups, .az = {0, w->xg},
+                  .bz = {0, sw__div_up(w->o, nr) * nr * depth}, .cz = {0, w->yg}, .ak = w->xs[1], .cn = w->ys[1],
+                  .q = {w->n, w->q[0], w->q[1], w->q[2]}, .cs = {w->ys[0], w->ys[2], w->ys[3], w->ys[4]},
+                  .t = {w->t[0], w->t[1], merged ? SW_MIN(w->t[2], 1) : w->t[2]}, .run = merged ? w->t[2] * w->c : w->c};
+    r.as[0] = w->xs[0];
+    for (int i = 0; i < 3; i++) {
+        r.as[1 + i] = w->step[i] * w->xs[2 + i];
+        r.ts[i] = w->dilation[i] * w->xs[2 + i];
     }
-    sw__ask_i64(&a, 5, (const int64_t[]){m, w->o, rows, nr * depth, nr});
-    sw__ask_i32(&a, 1, (const int64_t[]){0});
-    sw__ask_i64(&a, 7, (const int64_t[]){w->groups, 0, w->xg, 0, panels * nr * depth, 0, w->yg});
-    sw__ask_i64(&a, 2, (const int64_t[]){w->xs[1], w->ys[1]});
-    conv_args(&a, w, merges(w));
-    return sw__ask_launch(&a, panels, sw__div_up(m, rows), w->groups, 1);
+    merge_rows(&r);
+    return sw__rows_launch(p, &r, l);
 }
 
 static sw__panels weights(const sw__window *w)
@@ -191,7 +184,9 @@ typedef struct weight_job {
 
 static sw__lanes weight_lanes(const sw__target *t, const sw__window *w)
 {
-    return sw__rows_lanes(t, w->type, merges(w) ? w->t[2] * w->c : w->c);
+    sw__lanes l = sw__rows_lanes(t, w->type, merges(w) ? w->t[2] * w->c : w->c);
+    l.mr = SW_MIN(l.mr, 8);
+    return l;
 }
 
 static weight_job find_job(const sw__target *t, const sw__window *w, const sw__lanes *l)
