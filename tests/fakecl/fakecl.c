@@ -25,6 +25,14 @@ static size_t number(const char *name)
     return text != NULL ? (size_t)strtoull(text, NULL, 0) : 0;
 }
 
+/* "3:-4" */
+static void numbers(const char *text, long *at, int *code)
+{
+    char *end;
+    *at = strtol(text, &end, 10);
+    *code = *end == ':' ? (int)strtol(end + 1, NULL, 10) : -5;
+}
+
 static void start(void)
 {
     real_library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -36,9 +44,12 @@ static void start(void)
     state.no_fp64 = (int)number("FAKECL_NO_FP64");
     state.gpu = (int)number("FAKECL_GPU");
     const char *const fail = getenv("FAKECL_FAIL"), *const lose = getenv("FAKECL_LOSE");
-    if (fail != NULL && sscanf(fail, "%47[^:]:%ld:%d", state.fail_name, &state.fail_at, &state.fail_code) != 3)
-        state.fail_name[0] = '\0';
-    if (lose != NULL && sscanf(lose, "%ld:%d", &state.lose_at, &state.lose_code) != 2) state.lose_at = 0;
+    const char *const colon = fail != NULL ? strchr(fail, ':') : NULL;
+    if (colon != NULL && (size_t)(colon - fail) < sizeof state.fail_name) {
+        memcpy(state.fail_name, fail, (size_t)(colon - fail));
+        numbers(colon + 1, &state.fail_at, &state.fail_code);
+    }
+    if (lose != NULL) numbers(lose, &state.lose_at, &state.lose_code);
 }
 
 EXPORT fakecl *fakecl_control(void);
@@ -138,7 +149,7 @@ static int gone(int kind, const void *object)
             if (code != NULL) *code = told_;                                                                           \
             return NULL;                                                                                               \
         }                                                                                                              \
-        type const object_ = REAL(name, args);                                                                         \
+        type object_ = REAL(name, args);                                                                         \
         made(kind, object_, bytes);                                                                                    \
         return object_;                                                                                                \
     }
@@ -190,7 +201,7 @@ EXPORT cl_mem CL_API_CALL clCreateBuffer(cl_context c, cl_mem_flags flags, size_
         if (code != NULL) *code = told;
         return NULL;
     }
-    cl_mem const object = REAL(clCreateBuffer, (c, flags, bytes, host, code));
+    cl_mem object = REAL(clCreateBuffer, (c, flags, bytes, host, code));
     made(FAKECL_BUFFER, object, bytes);
     return object;
 }
