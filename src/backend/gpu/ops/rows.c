@@ -14,7 +14,7 @@ sw__lanes sw__rows_lanes(const sw__target *t, sw_dtype type, int64_t n)
     const int64_t last = (n - 1) % (2 * l.w) + 1; /* columns of the last panel, if panels were two vectors wide */
     l.nv = last <= l.w && n <= 3 * l.w ? 1 : 2;
     /* accumulators, a row of the right side and a number of the left one have to fit in the registers: 32 or 16 */
-    l.mr = width == 16 ? (l.nv == 1 ? 12 : 8) : 6;
+    l.mr = width == 16 ? (8) : 6;
     return l;
 }
 
