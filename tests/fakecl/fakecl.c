@@ -195,14 +195,15 @@ EXPORT cl_mem CL_API_CALL clCreateBuffer(cl_context c, cl_mem_flags flags, size_
 {
     cl_int told = verdict("clCreateBuffer");
     if (told == CL_SUCCESS && state.max_alloc > 0 && bytes > state.max_alloc) told = CL_INVALID_BUFFER_SIZE;
-    if (told == CL_SUCCESS && state.memory > 0 && state.bytes + bytes > state.memory)
+    const size_t device_bytes = (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? 0 : bytes; /* pinned memory is the host's */
+    if (told == CL_SUCCESS && state.memory > 0 && state.bytes + device_bytes > state.memory)
         told = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     if (told != CL_SUCCESS) {
         if (code != NULL) *code = told;
         return NULL;
     }
     cl_mem object = REAL(clCreateBuffer, (c, flags, bytes, host, code));
-    made(FAKECL_BUFFER, object, bytes);
+    made(FAKECL_BUFFER, object, device_bytes);
     return object;
 }
 
@@ -220,10 +221,25 @@ PASS(clEnqueueReadBuffer,
      (cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes, void *to, cl_uint n, const cl_event *wait,
       cl_event *event),
      (q, m, block, at, bytes, to, n, wait, event))
-PASS(clEnqueueWriteBuffer,
-     (cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes, const void *from, cl_uint n,
-      const cl_event *wait, cl_event *event),
-     (q, m, block, at, bytes, from, n, wait, event))
+EXPORT cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes,
+                                               const void *from, cl_uint n, const cl_event *wait, cl_event *event)
+{
+    const cl_int told = verdict("clEnqueueWriteBuffer");
+    if (told != CL_SUCCESS) return told;
+    const cl_int code = REAL(clEnqueueWriteBuffer, (q, m, block, at, bytes, from, n, wait, event));
+    if (code == CL_SUCCESS && event != NULL) made(FAKECL_EVENT, *event, 0);
+    return code;
+}
+EXPORT void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool block, cl_map_flags flags, size_t at,
+                                            size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *code)
+{
+    const cl_int told = verdict("clEnqueueMapBuffer");
+    if (told == CL_SUCCESS) return REAL(clEnqueueMapBuffer, (q, m, block, flags, at, bytes, n, wait, event, code));
+    if (code != NULL) *code = told;
+    return NULL;
+}
+PASS(clEnqueueUnmapMemObject, (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait, cl_event *event),
+     (q, m, at, n, wait, event))
 PASS(clFinish, (cl_command_queue q), (q))
 PASS(clFlush, (cl_command_queue q), (q))
 PASS(clWaitForEvents, (cl_uint n, const cl_event *events), (n, events))
