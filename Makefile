@@ -1,6 +1,7 @@
 # The few commands that a person needs; the build itself is CMake's (presets in CMakePresets.json).
 #   make demo      install what is missing, build, train a convolutional network on real images
 #   make check     install what is missing, build, run every test: sanitizers, a minute of fuzzing, linters, valgrind too
+#   make check-kernels  all op cases on OpenCL, under oclgrind too
 #   make           build; make bench, fuzz, lint, sanitize, valgrind, format, install, clean do what they say
 
 # The convolutional network of `make demo`; scripts/demo adds the data.
@@ -11,7 +12,7 @@ PREFIX = /usr/local
 CTEST = ctest --output-on-failure --timeout 1500 -j $(JOBS)
 FUZZ_SECONDS = 3600
 
-.PHONY: all build demo check bench fuzz lint sanitize valgrind format install clean
+.PHONY: all build demo check check-kernels bench fuzz lint sanitize valgrind format install clean
 
 all: build
 
@@ -28,6 +29,12 @@ check:
 	@scripts/deps check
 	@scripts/build check
 	$(CTEST) --test-dir build/check
+
+# Every case of the op tests on OpenCL, both kinds of kernels, and under oclgrind: hours on a slow machine.
+check-kernels:
+	@scripts/deps check
+	@scripts/build check
+	scripts/checks/kernels $(CURDIR) build/check all
 
 bench: build
 	bench/run build/release

@@ -127,7 +127,7 @@ static sw_status run_on(const maker *m, int f, void **out)
     return st;
 }
 
-/* In both forms; the result of the GPU's. */
+/* In the form that was chosen. */
 static sw_status run_program(const maker *m, int threads, void **out)
 {
     (void)threads;
@@ -278,8 +278,8 @@ static void test_golden_column(void **state)
     maker m;
     const int64_t extent[2] = { 100352, 100 };
     begin(&m, 2, extent, 1);
-    const int x = load_dense(&m, SW_F32, ALL), mean = load_dense(&m, SW_F32, 2), d = calc(&m, SW_OP_SUB, SW_F32, x, mean,
-                                                                                           -1);
+    const int x = load_dense(&m, SW_F32, ALL), mean = load_dense(&m, SW_F32, 2);
+    const int d = calc(&m, SW_OP_SUB, SW_F32, x, mean, -1);
     const int sum = reduce(&m, SW_OP_REDUCE_SUM, calc(&m, SW_OP_MUL, SW_F32, d, d, -1));
     const int top = reduce(&m, SW_OP_REDUCE_MAX, x);
     store_dense(&m, SW_F32, 2, calc(&m, SW_OP_MUL, SW_F32, sum, constant(&m, SW_F32, 1.0 / 100352), -1));
@@ -311,7 +311,8 @@ static void test_unsupported(void **state)
     (void)state;
     maker m;
     const int64_t n = 10;
-    const sw__target t = { .lang = SW_LANG_OPENCL, .max_group = 256, .max_local = { 256, 256, 64 }, .local_bytes = 32768 };
+    const sw__target t = { .lang = SW_LANG_OPENCL, .max_group = 256, .max_local = { 256, 256, 64 },
+                           .local_bytes = 32768 };
     sw__emitted e;
     begin(&m, 1, &n, 0);
     store_dense(&m, SW_F64, ALL, load_dense(&m, SW_F64, ALL));
@@ -384,7 +385,8 @@ static int open_devices(void **state)
         setenv("SWOOP_OPENCL_SERIAL", serial[f], 1);
         if (cl->open(index, NULL, &device[f]) != SW_OK) return -1;
     }
-    if (!device[0]) fprintf(stderr, "skipped on devices: %s\n", cl ? "there is no OpenCL device" : "built without OpenCL");
+    if (!device[0])
+        fprintf(stderr, "skipped on devices: %s\n", cl ? "there is no OpenCL device" : "built without OpenCL");
     return 0;
 }
 

@@ -178,7 +178,9 @@ static sw_status run(const sw__backend *b, void *dev, const trial *t, void *resu
     sw__bind bind[MAX_TENSORS + 1] = { { NULL, 0 } };
     void *plan = NULL;
     size_t workspace = 0;
-    OK(b->op_plan(dev, &t->desc, &plan, &workspace));
+    const sw_status planned = b->op_plan(dev, &t->desc, &plan, &workspace);
+    if (planned == SW_ERR_UNSUPPORTED && strstr(sw_error(), "f64") != NULL) return planned; /* the device has no double */
+    OK(planned);
     if (b->build != NULL) OK(b->build(dev));
     for (int i = 0; i <= t->n_in; i++) {
         const size_t bytes = (size_t)t->t[i].room * sw_dtype_size((sw_dtype)t->t[i].d.dtype), offset = 64 * (size_t)i;
@@ -235,10 +237,12 @@ static void check(const trial *t)
     const tensor *const out = &t->t[t->n_in];
     const size_t bytes = (size_t)out->room * sw_dtype_size((sw_dtype)out->d.dtype);
     void *const want = malloc(bytes), *const have = malloc(bytes);
-    assert_true(want != NULL && have != NULL);
+    if (want == NULL || have == NULL) abort();
     OK(run(cpu, cpu_dev, t, want));
     for (int serial = 0; serial < 2; serial++) {
-        OK(run(cl, cl_dev[serial], t, have));
+        const sw_status st = run(cl, cl_dev[serial], t, have);
+        if (st == SW_ERR_UNSUPPORTED) continue;
+        OK(st);
         compare(t, serial, have, want);
     }
     free(want);
@@ -249,9 +253,9 @@ static void test_random(void **state)
 {
     (void)state;
     const char *const wish = getenv("SWOOP_TEST_TRIALS"), *const seed = getenv("SWOOP_TEST_SEED");
-    const int trials = wish != NULL ? atoi(wish) : TRIALS;
+    const int trials = wish != NULL ? (int)strtol(wish, NULL, 10) : TRIALS;
     if (cl_dev[0] == NULL) skip();
-    sw__rng_init(&rng, seed != NULL ? (uint64_t)atoi(seed) : 11, 0);
+    sw__rng_init(&rng, seed != NULL ? strtoull(seed, NULL, 10) : 11, 0);
     for (int i = 0; i < trials; i++) {
         trial t;
         make(&t);
@@ -291,11 +295,10 @@ static void test_order_of_sums(void **state)
     for (int kind = 0; kind < 2; kind++) {
         trial t = fixed(kind == 0 ? SW_OP_EMBEDDING_GRAD : SW_OP_SCATTER_ADD, ROWS);
         const int64_t n[] = { N, WIDTH }, rows[] = { ROWS, WIDTH };
-        if (kind == 1) fill(add(&t, SW_F32, 2, rows, true), false, 0);
-        fill(add(&t, SW_I64, kind == 0 ? 1 : 2, n, true), false, ROWS);
-        fill(add(&t, SW_F32, 2, n, true), false, 0);
+        if (kind == 1) add(&t, SW_F32, 2, rows, true);
+        add(&t, SW_I64, kind == 0 ? 1 : 2, n, true);
+        add(&t, SW_F32, 2, n, true);
         add(&t, SW_F32, 2, rows, false);
-        for (int i = 0; i < t.n_in; i++) free(t.t[i].host);
         finish(&t);
         for (int i = 0; i < t.n_in; i++) fill(&t.t[i], false, ROWS);
         float *const dy = t.t[t.n_in - 1].host;
@@ -305,7 +308,7 @@ static void test_order_of_sums(void **state)
     }
 }
 
-/* A bad index is told, and nothing is written out of place. */
+/* A bad index is told: its value, its place, what was allowed. */
 static void test_bad_index(void **state)
 {
     (void)state;
@@ -319,19 +322,19 @@ static void test_bad_index(void **state)
                     trial t = fixed(kind == 0 ? SW_OP_EMBEDDING_GRAD : SW_OP_SCATTER_SET, 7);
                     const int64_t n[] = { 200, 1 }, rows[] = { 7, 1 };
                     const sw_dtype type = wide ? SW_I64 : SW_I32;
-                    if (kind == 1) fill(add(&t, SW_F32, 2, rows, true), false, 0);
-                    fill(add(&t, type, kind == 0 ? 1 : 2, n, true), false, 7);
-                    fill(add(&t, SW_F32, 2, n, true), false, 0);
+                    if (kind == 1) add(&t, SW_F32, 2, rows, true);
+                    add(&t, type, kind == 0 ? 1 : 2, n, true);
+                    add(&t, SW_F32, 2, n, true);
                     add(&t, SW_F32, 2, rows, false);
-                    for (int i = 0; i < t.n_in; i++) free(t.t[i].host);
                     finish(&t);
                     for (int i = 0; i < t.n_in; i++) fill(&t.t[i], false, 7);
                     sw__convert((char *)t.t[t.n_in - 2].host + 123 * sw_dtype_size(type), type, &bad[b], SW_I64, 1);
                     char result[64], text[64];
-                    assert_int_equal(run(cl, cl_dev[serial], &t, result), SW_ERR_DATA);
+                    const sw_status st = run(cl, cl_dev[serial], &t, result);
+                    drop(&t);
+                    assert_int_equal(st, SW_ERR_DATA);
                     snprintf(text, sizeof text, "index[123] is %lld, outside 0 to 6", (long long)bad[b]);
                     if (strstr(sw_error(), text) == NULL) fail_msg("'%s' is not in: %s", text, sw_error());
-                    drop(&t);
                 }
 }
 

@@ -44,6 +44,7 @@ static bool open_fake(void)
 
 static void heal(void)
 {
+    if (fake == NULL) return;
     fake->fail_name[0] = '\0';
     fake->fail_at = fake->lose_at = 0;
     fake->memory = fake->max_alloc = 0;
@@ -138,7 +139,7 @@ static sw_status scenario(const char *id, int64_t batch, float loss[2])
 /* After whatever happened: nothing is left, and a smaller batch goes. */
 static void expect_recovery(const char *after)
 {
-    float loss[2], want[2];
+    float loss[2] = { 0 }, want[2] = { 0 };
     if (live() != 0 || fake->faults != 0)
         fail_msg("%s ('%s'): %ld objects left (%ld contexts, %ld queues, %ld programs, %ld kernels, %ld buffers, %ld "
                  "events), %ld released twice", after, message, live(), fake->live[0], fake->live[1], fake->live[2],
@@ -156,7 +157,7 @@ static void expect_recovery(const char *after)
 static bool harmless(const char *name)
 {
     return strncmp(name, "clRelease", 9) == 0 || strcmp(name, "clGetProgramInfo") == 0 ||
-           strcmp(name, "clCreateProgramWithBinary") == 0 || strcmp(name, "clGetProgramBuildInfo") == 0;
+           strcmp(name, "clEnqueueUnmapMemObject") == 0 || strcmp(name, "clCreateProgramWithBinary") == 0 || strcmp(name, "clGetProgramBuildInfo") == 0;
 }
 
 static void fail_one(const char *name, long at, int code, bool warm)
@@ -261,13 +262,17 @@ static void test_little_memory(void **state)
 {
     (void)state;
     float loss[2];
-    if (fake == NULL) skip();
+    if (fake == NULL) {
+        skip();
+        return;
+    }
     for (int kind = 0; kind < 2; kind++) {
+        size_t *const limit = kind == 0 ? &fake->memory : &fake->max_alloc;
         heal();
-        *(kind == 0 ? &fake->memory : &fake->max_alloc) = 64 << 10;
+        *limit = 64 << 10;
         assert_int_equal(scenario("opencl:0", MOST, loss), SW_ERR_MEMORY);
         if (strstr(message, "clCreateBuffer") == NULL) fail_msg("%s", message);
-        *(kind == 0 ? &fake->memory : &fake->max_alloc) = 64 << 10;
+        *limit = 64 << 10; /* a failure heals */
         if (scenario("opencl:0", 16, loss) != SW_OK) fail_msg("a small batch does not fit either: %s", message);
         expect_recovery("little memory");
     }

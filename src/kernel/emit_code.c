@@ -166,7 +166,8 @@ void sw__emit_axes(sw__emitter *e, const sw__axes *a, const char *flat)
         sw__label q = sw__emit_label("%s", flat);
         if (step > 1) q = sw__emit_label("%s / %" PRId64 "%s", flat, step, e->u);
         if (e->used >> x & 1u) {
-            if (m > 0) sw__emit_line(e, "const %s d%d = (%s)(%s %% %" PRId64 "%s);", e->ix, x, e->ix, q.s, extent, e->u);
+            if (m > 0) sw__emit_line(e, "const %s d%d = (%s)(%s %% %" PRId64 "%s);", e->ix, x, e->ix, q.s, extent,
+                                     e->u);
             else if (step > 1) sw__emit_line(e, "const %s d%d = (%s)(%s);", e->ix, x, e->ix, q.s);
             else sw__emit_line(e, "const %s d%d = (%s)%s;", e->ix, x, e->ix, q.s);
         }

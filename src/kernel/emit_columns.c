@@ -28,8 +28,9 @@ static void emit_part(sw__emitter *e, const plan *p, const char *number, int64_t
         sw__emit_line(e, "const %s tile = %s;", e->ux, number);
         return;
     }
-    sw__emit_line(e, "const %s tile = %s %% %" PRId64 "%s, part = %s / %" PRId64 "%s;", e->ux, number, tiles, e->u,
-                  number, tiles, e->u);
+    if (tiles == 1) sw__emit_line(e, "const %s tile = 0, part = %s;", e->ux, number);
+    else sw__emit_line(e, "const %s tile = %s %% %" PRId64 "%s, part = %s / %" PRId64 "%s;", e->ux, number, tiles, e->u,
+                       number, tiles, e->u);
     sw__emit_line(e, "const %s first = part * %" PRId64 "%s;", e->ux, p->chunk, e->u);
     sw__emit_line(e, "const %s last = first + %" PRId64 "%s < %" PRId64 "%s ? first + %" PRId64 "%s : %" PRId64 "%s;",
                   e->ux, p->chunk, e->u, p->rows, e->u, p->chunk, e->u, p->rows, e->u);
@@ -76,7 +77,8 @@ static void emit_tile(sw__emitter *e, const plan *p)
         sw__emit_line(e, "const i32 left = (i32)(%" PRId64 " - base);", p->last);
         sw__emit_line(e, "const i32 width = left < %" PRId64 " ? left : %" PRId64 ";", p->width, p->width);
     }
-    if (e->parts > 1 && p->tiles == 1) sw__emit_line(e, "const %s column = tile * %" PRId64 "%s;", e->ux, p->last, e->u);
+    if (e->parts > 1 && p->tiles == 1) sw__emit_line(e, "const %s column = tile * %" PRId64 "%s;", e->ux, p->last,
+                                                     e->u);
     else if (e->parts > 1) sw__emit_line(e, "const %s column = tile / %" PRId64 "%s * %" PRId64 "%s + (%s)base;", e->ux,
                                          p->tiles, e->u, p->last, e->u, e->ux);
 }
@@ -101,7 +103,8 @@ static void emit_serial_rows(sw__emitter *e, const plan *p, const char *from, co
     open_columns(e, p, !sw__emit_gathers(e, 0));
     sw__emit_line(e, "const %s d%d = base + l;", e->ix, axis);
     sw__emit_point(e, 0, true);
-    SW_EACH_REDUCTION(e, j, 0) sw__emit_fold(e, j, sw__emit_label("t%d[l]", (int)j).s, sw__emit_operand(e, e->k->inst[j].a).s);
+    SW_EACH_REDUCTION(e, j, 0)
+        sw__emit_fold(e, j, sw__emit_label("t%d[l]", (int)j).s, sw__emit_operand(e, e->k->inst[j].a).s);
     sw__emit_point_stores(e, 0);
     sw__emit_close(e);
     sw__emit_close(e);
@@ -190,7 +193,8 @@ static void emit_serial(sw__emitter *e, plan *p)
     } else {
         open_columns(e, p, true);
         SW_EACH_REDUCTION(e, j, 0)
-            sw__emit_line(e, "w%d[part * %" PRId64 "%s + column + l] = %s;", (int)j, p->cols, e->u, serial_total(e, j).s);
+            sw__emit_line(e, "w%d[part * %" PRId64 "%s + column + l] = %s;", (int)j, p->cols, e->u,
+                          serial_total(e, j).s);
         sw__emit_close(e);
     }
     sw__emit_end(e);

@@ -1,6 +1,6 @@
-/* emit_rows.c: kernels whose reduced axes are the last ones (row), or all (full, a single row), as text. A CPU and short
- * rows: one work-item a row, which walks it in blocks. A GPU: a group a row. Rows that are walked only once, and are too
- * few for the device, are cut into parts, whose results a second stage combines. Part of the emitter. */
+/* emit_rows.c: kernels whose reduced axes are the last ones (row), or all (full, a single row), as text. A CPU and
+ * short rows: one work-item a row, which walks it in blocks. A GPU: a group a row. Rows that are walked only once, and
+ * are too few for the device, are cut into parts, whose results a second stage combines. Part of the emitter. */
 #include "kernel/emit_int.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static int group_lanes(const sw__emitter *e, int64_t cols)
     return sw__emit_power(SW_MAX(lanes, 1));
 }
 
-/* How many parts a row of `n` pieces is cut into, if `wish` are enough for the device and `least` pieces are worth it. */
+/* Parts of a row of `n` pieces, if `wish` in all are enough for the device and `least` pieces are worth one. */
 static void choose_parts(sw__emitter *e, plan *p, int64_t n, int64_t wish, int64_t least)
 {
     int64_t parts = SW_MIN(SW_MIN(sw__emit_over(wish, p->rows), n / least), MAX_PARTS);
@@ -173,8 +173,10 @@ static void emit_number(sw__emitter *e, const char *name, int lanes, int64_t n)
 /* From a number of a part to its row and its share of n pieces. */
 static void emit_part(sw__emitter *e, const plan *p, int64_t n)
 {
-    sw__emit_line(e, "const %s row = work / %" PRId64 "%s;", e->ux, e->parts, e->u);
-    sw__emit_line(e, "const %s first = work %% %" PRId64 "%s * %" PRId64 "%s;", e->ux, e->parts, e->u, p->chunk, e->u);
+    if (p->rows > 1) sw__emit_line(e, "const %s row = work / %" PRId64 "%s;", e->ux, e->parts, e->u);
+    if (p->rows > 1) sw__emit_line(e, "const %s first = work %% %" PRId64 "%s * %" PRId64 "%s;", e->ux, e->parts, e->u,
+                                   p->chunk, e->u);
+    else sw__emit_line(e, "const %s row = 0, first = work * %" PRId64 "%s;", e->ux, p->chunk, e->u);
     sw__emit_line(e, "const %s last = first + %" PRId64 "%s < %" PRId64 "%s ? first + %" PRId64 "%s : %" PRId64 "%s;",
                   e->ux, p->chunk, e->u, n, e->u, p->chunk, e->u, n, e->u);
 }
@@ -291,8 +293,8 @@ static void emit_finish_group(sw__emitter *e)
     sw__emit_line(e, "const i32 lane = LANE(0);");
     emit_number(e, "row", 1, e->kept.points);
     sw__emit_accumulators(e, 0);
-    sw__emit_open(e, "for (%s part = (%s)lane; part < %" PRId64 "%s; part += %d%s)", e->ux, e->ux, e->parts, e->u, lanes,
-                  e->u);
+    sw__emit_open(e, "for (%s part = (%s)lane; part < %" PRId64 "%s; part += %d%s)", e->ux, e->ux, e->parts, e->u,
+                  lanes, e->u);
     emit_partial_folds(e);
     sw__emit_close(e);
     sw__emit_tree(e, 0, 0, lanes, 1);

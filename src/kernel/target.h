@@ -15,6 +15,8 @@
  *   ERRORS, REPORT(value, extent, position)  the last two parameters of an entry that checks indices, and how it tells
  *                                    of a bad one (it must not touch memory there): see backend/gpu/gpu.h
  *   FUNCTION                         opens a helper function
+ *   F32(exp)(x), F64(exp)(x)         a function of the language, of float and of double
+ *   INDEPENDENT                      before a loop whose turns do not touch each other's memory
  * No other builtin that the two languages do not share. No recursion, no function pointers, no float atomics. */
 #ifndef SW_KERNEL_TARGET_H
 #define SW_KERNEL_TARGET_H

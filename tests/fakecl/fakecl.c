@@ -25,6 +25,14 @@ static size_t number(const char *name)
     return text != NULL ? (size_t)strtoull(text, NULL, 0) : 0;
 }
 
+/* "3:-4" */
+static void numbers(const char *text, long *at, int *code)
+{
+    char *end;
+    *at = strtol(text, &end, 10);
+    *code = *end == ':' ? (int)strtol(end + 1, NULL, 10) : -5;
+}
+
 static void start(void)
 {
     real_library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -36,9 +44,12 @@ static void start(void)
     state.no_fp64 = (int)number("FAKECL_NO_FP64");
     state.gpu = (int)number("FAKECL_GPU");
     const char *const fail = getenv("FAKECL_FAIL"), *const lose = getenv("FAKECL_LOSE");
-    if (fail != NULL && sscanf(fail, "%47[^:]:%ld:%d", state.fail_name, &state.fail_at, &state.fail_code) != 3)
-        state.fail_name[0] = '\0';
-    if (lose != NULL && sscanf(lose, "%ld:%d", &state.lose_at, &state.lose_code) != 2) state.lose_at = 0;
+    const char *const colon = fail != NULL ? strchr(fail, ':') : NULL;
+    if (colon != NULL && (size_t)(colon - fail) < sizeof state.fail_name) {
+        memcpy(state.fail_name, fail, (size_t)(colon - fail));
+        numbers(colon + 1, &state.fail_at, &state.fail_code);
+    }
+    if (lose != NULL) numbers(lose, &state.lose_at, &state.lose_code);
 }
 
 EXPORT fakecl *fakecl_control(void);
@@ -138,7 +149,7 @@ static int gone(int kind, const void *object)
             if (code != NULL) *code = told_;                                                                           \
             return NULL;                                                                                               \
         }                                                                                                              \
-        type const object_ = REAL(name, args);                                                                         \
+        type object_ = REAL(name, args);                                                                         \
         made(kind, object_, bytes);                                                                                    \
         return object_;                                                                                                \
     }
@@ -184,14 +195,15 @@ EXPORT cl_mem CL_API_CALL clCreateBuffer(cl_context c, cl_mem_flags flags, size_
 {
     cl_int told = verdict("clCreateBuffer");
     if (told == CL_SUCCESS && state.max_alloc > 0 && bytes > state.max_alloc) told = CL_INVALID_BUFFER_SIZE;
-    if (told == CL_SUCCESS && state.memory > 0 && state.bytes + bytes > state.memory)
+    const size_t device_bytes = (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? 0 : bytes; /* pinned memory is the host's */
+    if (told == CL_SUCCESS && state.memory > 0 && state.bytes + device_bytes > state.memory)
         told = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     if (told != CL_SUCCESS) {
         if (code != NULL) *code = told;
         return NULL;
     }
-    cl_mem const object = REAL(clCreateBuffer, (c, flags, bytes, host, code));
-    made(FAKECL_BUFFER, object, bytes);
+    cl_mem object = REAL(clCreateBuffer, (c, flags, bytes, host, code));
+    made(FAKECL_BUFFER, object, device_bytes);
     return object;
 }
 
@@ -209,10 +221,25 @@ PASS(clEnqueueReadBuffer,
      (cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes, void *to, cl_uint n, const cl_event *wait,
       cl_event *event),
      (q, m, block, at, bytes, to, n, wait, event))
-PASS(clEnqueueWriteBuffer,
-     (cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes, const void *from, cl_uint n,
-      const cl_event *wait, cl_event *event),
-     (q, m, block, at, bytes, from, n, wait, event))
+EXPORT cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes,
+                                               const void *from, cl_uint n, const cl_event *wait, cl_event *event)
+{
+    const cl_int told = verdict("clEnqueueWriteBuffer");
+    if (told != CL_SUCCESS) return told;
+    const cl_int code = REAL(clEnqueueWriteBuffer, (q, m, block, at, bytes, from, n, wait, event));
+    if (code == CL_SUCCESS && event != NULL) made(FAKECL_EVENT, *event, 0);
+    return code;
+}
+EXPORT void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool block, cl_map_flags flags, size_t at,
+                                            size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *code)
+{
+    const cl_int told = verdict("clEnqueueMapBuffer");
+    if (told == CL_SUCCESS) return REAL(clEnqueueMapBuffer, (q, m, block, flags, at, bytes, n, wait, event, code));
+    if (code != NULL) *code = told;
+    return NULL;
+}
+PASS(clEnqueueUnmapMemObject, (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait, cl_event *event),
+     (q, m, at, n, wait, event))
 PASS(clFinish, (cl_command_queue q), (q))
 PASS(clFlush, (cl_command_queue q), (q))
 PASS(clWaitForEvents, (cl_uint n, const cl_event *events), (n, events))

@@ -5,7 +5,7 @@ SIZED_KERNEL(sw_k_parts, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     GLOBAL float *w4 = AT(float, ws) + 0;
     GLOBAL float *w5 = AT(float, ws) + 6400;
     const u32 work = (u32)GROUP(0);
-    const u32 tile = work % 1u, part = work / 1u;
+    const u32 tile = 0, part = work;
     const u32 first = part * 3136u;
     const u32 last = first + 3136u < 100352u ? first + 3136u : 100352u;
     const i32 base = 0;

@@ -6,8 +6,7 @@ SIZED_KERNEL(sw_k_parts, 256, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
     LOCAL_ARRAY(float, s2, 256);
     const i32 lane = LANE(0);
     const u32 work = (u32)GROUP(0);
-    const u32 row = work / 480u;
-    const u32 first = work % 480u * 8334u;
+    const u32 row = 0, first = work * 8334u;
     const u32 last = first + 8334u < 4000000u ? first + 8334u : 4000000u;
     float a2 = 0.0f;
     for (u32 at = first + (u32)lane; at < last; at += 256u) {

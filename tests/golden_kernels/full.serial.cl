@@ -4,8 +4,7 @@ SIZED_KERNEL(sw_k_parts, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(ws), ERRORS)
     const GLOBAL float *p1 = AT(float, b1);
     GLOBAL float *w2 = AT(float, ws) + 0;
     const u32 work = (u32)GROUP(0);
-    const u32 row = work / 16u;
-    const u32 first = work % 16u * 62u;
+    const u32 row = 0, first = work * 62u;
     const u32 last = first + 62u < 977u ? first + 62u : 977u;
     float a2 = 0.0f;
     float e2 = 0.0f;

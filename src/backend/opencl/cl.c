@@ -60,6 +60,7 @@ static void cl_close(void *dev)
     sw__cl *const c = dev;
     if (c == NULL) return;
     sw__gpu_close(&c->gpu);
+    sw__cl_upload_end(c);
     if (c->timed != NULL) (void)c->api->clReleaseCommandQueue(c->timed);
     if (c->queue != NULL) (void)c->api->clReleaseCommandQueue(c->queue);
     if (c->context != NULL) (void)c->api->clReleaseContext(c->context);
@@ -125,10 +126,7 @@ static void cl_release(void *dev, void *buffer)
 
 static sw_status cl_upload(void *dev, void *buffer, size_t offset, const void *src, size_t bytes)
 {
-    const sw__cl *const c = dev;
-    if (bytes == 0) return SW_OK;
-    const cl_int code = c->api->clEnqueueWriteBuffer(c->queue, buffer, CL_TRUE, offset, bytes, src, 0, NULL, NULL);
-    return code == CL_SUCCESS ? SW_OK : sw__cl_fail(code, "clEnqueueWriteBuffer");
+    return sw__cl_upload(dev, buffer, offset, src, bytes);
 }
 
 static sw_status cl_download(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes)

@@ -1,6 +1,6 @@
 /* cl.h: what the files of the OpenCL backend share: the API as loaded, the list of devices, the open device.
  * cl_load.c opens the ICD loader; cl_devices.c lists; cl_driver.c is memory, programs, launches (gpu.h's driver);
- * cl.c is the backend's table of functions. */
+ * cl_upload.c sends without waiting; cl.c is the backend's table of functions. */
 #ifndef SW_BACKEND_OPENCL_CL_H
 #define SW_BACKEND_OPENCL_CL_H
 
@@ -20,6 +20,8 @@
     X(clCreateProgramWithBinary)                                                                                       \
     X(clCreateProgramWithSource)                                                                                       \
     X(clEnqueueFillBuffer)                                                                                             \
+    X(clEnqueueMapBuffer)                                                                                              \
+    X(clEnqueueUnmapMemObject)                                                                                         \
     X(clEnqueueNDRangeKernel)                                                                                          \
     X(clEnqueueReadBuffer)                                                                                             \
     X(clEnqueueWriteBuffer)                                                                                            \
@@ -70,6 +72,9 @@ int sw__cl_devices(const sw__cl_entry **list);
 
 /* ---- the open device --------------------------------------------------------------------------------------------------- */
 
+/* A piece of pinned host memory, and the transfer that last left it. */
+typedef struct sw__cl_pinned { cl_mem memory; void *at; size_t bytes; cl_event sent; } sw__cl_pinned;
+
 typedef struct sw__cl {
     const sw__cl_api *api;
     const sw__cl_entry *entry;
@@ -77,10 +82,16 @@ typedef struct sw__cl {
     cl_command_queue queue;
     cl_command_queue timed;    /* with profiling, made when first wanted */
     double *seconds;           /* not NULL: launches go to `timed`, one by one, and add their time */
+    sw__cl_pinned pinned[8];
+    unsigned turn;
     sw__gpu gpu;
 } sw__cl;
 
 extern const sw__gpu_driver sw__cl_driver;
+
+/* cl_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call. */
+sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src, size_t bytes);
+void sw__cl_upload_end(sw__cl *c);
 
 /* A failed call as a status: "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)". */
 sw_status sw__cl_fail(cl_int code, const char *call);
