@@ -155,15 +155,18 @@ static double cost(const sw__target *t, const sw__product *g)
     return c;
 }
 
-static sw_status launch(sw__gpu_plan *p, const sw__product *g, const sw__lanes *l, bool direct, int64_t packed_at)
+/* Where the copies of the two sides lie in the workspace; -1: a side is read where it is. */
+typedef struct copies { int64_t a, b; } copies;
+
+static sw_status launch(sw__gpu_plan *p, const sw__product *g, const sw__lanes *l, copies at)
 {
+    const bool direct = at.b < 0;
     const int64_t nr = l->w * l->nv, panels = sw__div_up(g->n, nr), one = panels * nr * g->k;
     const int l0 = g->rank - 2, l1 = g->rank - 1;
 #define AXIS(S, L) ((L) < 0 ? 0 : g->S[L])
     sw__rows r = {.type = g->type, .a = g->a, .b = direct ? g->b : p->n_bind, .c = g->c, .bias = g->bias,
-                  .a_at = g->a_at, .b_at = direct ? g->b_at : packed_at, .c_at = g->c_at, .bias_at = g->bias_at,
-                  .bias_s = g->bias_s,
-                  .bias_rows = g->bias_rows, .relu = g->relu, .direct = direct, .m = g->m, .n = g->n,
+                  .a_at = g->a_at, .b_at = direct ? g->b_at : at.b, .c_at = g->c_at, .bias_at = g->bias_at,
+                  .bias_s = g->bias_s, .bias_rows = g->bias_rows, .relu = g->relu, .direct = direct, .m = g->m, .n = g->n,
                   .panel = direct ? nr : nr * g->k, .bk = direct ? g->bk : nr, .z0 = l0 < 0 ? 1 : g->batch[l0],
                   .z1 = l1 < 0 ? 1 : g->batch[l1], .az = {AXIS(as, l0), AXIS(as, l1)},
                   .bz = {AXIS(bs, l0), AXIS(bs, l1)}, .cz = {AXIS(cs, l0), AXIS(cs, l1)}, .ak = g->ak, .cn = g->cn,
@@ -174,11 +177,21 @@ static sw_status launch(sw__gpu_plan *p, const sw__product *g, const sw__lanes *
         r.bz[1] = r.bz[1] != 0 ? one : 0;
         r.bz[0] = r.bz[0] != 0 ? one * inner : 0;
     }
+    if (at.a >= 0) { /* panels of mr rows: a row's digits are panel and place in it */
+        r.a = p->n_bind;
+        r.a_at = at.a;
+        r.a_acc = true;
+        r.ak = r.q[3] = l->mr;
+        r.q[2] = sw__div_up(g->m, l->mr);
+        r.as[2] = l->mr * g->k;
+        r.as[3] = 1;
+        r.cs[2] = l->mr * g->cm;
+    }
     return sw__rows_launch(p, &r, l);
 }
 
 /* Packs and multiplies columns [j, j + n) of the whole; all such parts share one piece of the workspace. */
-static sw_status columns(sw__gpu_plan *p, const sw__product *g, const sw__lanes *l, int64_t j, int64_t n, int64_t at)
+static sw_status columns(sw__gpu_plan *p, const sw__product *g, const sw__lanes *l, int64_t j, int64_t n, copies at)
 {
     const int64_t size = (int64_t)sw_dtype_size(g->type);
     sw__product part = *g;
@@ -189,10 +202,24 @@ static sw_status columns(sw__gpu_plan *p, const sw__product *g, const sw__lanes 
     const int64_t bs1 = g->rank > 0 ? g->bs[g->rank - 1] : 0, bs0 = g->rank > 1 ? g->bs[0] : 0;
     const sw__panels k = {.type = g->type, .from = g->b, .at = part.b_at, .n = n, .ns = g->bn, .t = {1, 1, 1},
                           .c = g->k, .cs = g->bk, .z0 = bs0 != 0 ? g->batch[0] : 1,
-                          .z1 = bs1 != 0 ? g->batch[g->rank - 1] : 1,
-                          .zs = {bs0, bs1}};
-    SW_TRY(sw__panels_launch(p, &k, l, at));
-    return launch(p, &part, l, false, at);
+                          .z1 = bs1 != 0 ? g->batch[g->rank - 1] : 1, .zs = {bs0, bs1}};
+    SW_TRY(sw__panels_launch(p, &k, l, at.b));
+    return launch(p, &part, l, at);
+}
+
+/* A left side whose inner index jumps from page to page, or that has to be converted, is packed too if it is used for
+ * enough columns. Gives the place of the copy, or -1. */
+static sw_status pack_left(sw__gpu_plan *p, const sw__product *g, const sw__lanes *l, int64_t *at)
+{
+    const sw__panels k = {.type = g->type, .from = g->a, .at = g->a_at, .n = g->m, .ns = g->am, .t = {1, 1, 1},
+                          .c = g->k, .cs = g->ak, .z0 = 1, .z1 = 1};
+    const sw__lanes rows = {.w = l->mr, .nv = 1};
+    const bool far = g->am == 1 && g->ak >= 512 && g->k >= 128;
+    *at = -1;
+    if (g->rank > 0 || g->k == 0 || g->n < 256 || g->m < 64 || !(far || !sw__rows_plain(g->type))) return SW_OK;
+    if (sw__panels_bytes(&k, &rows) > SW__BIG_WORKSPACE) return SW_OK;
+    *at = sw__big_workspace(p, sw__panels_bytes(&k, &rows));
+    return sw__panels_launch(p, &k, &rows, *at);
 }
 
 sw_status sw__rows_product(sw__gpu_plan *p, const sw__product *given)
@@ -206,11 +233,14 @@ sw_status sw__rows_product(sw__gpu_plan *p, const sw__product *given)
     const int64_t nr = l.w * l.nv;
     snprintf(p->note, sizeof p->note, "gemm %dx%d%s%s", l.mr, (int)nr, turn ? ", transposed" : "",
              direct ? "" : g->bn == 1 ? ", packed B" : ", packed B by columns");
-    if (direct) return launch(p, g, &l, true, 0);
+    copies at;
+    SW_TRY(pack_left(p, g, &l, &at.a));
+    at.b = -1;
+    if (direct) return launch(p, g, &l, at);
     int64_t panel = nr * SW_MAX(g->k, 1) * sw__acc_bytes(g->type); /* bytes, of the whole batch */
     for (int i = 0; i < g->rank; i++) panel *= g->bs[i] != 0 ? g->batch[i] : 1;
     const int64_t step = SW_MAX(SW__BIG_WORKSPACE / panel, 1) * nr;
-    const int64_t at = sw__big_workspace(p, sw__div_up(SW_MIN(step, g->n), nr) * panel);
+    at.b = sw__big_workspace(p, sw__div_up(SW_MIN(step, g->n), nr) * panel);
     for (int64_t j = 0; j < g->n; j += step) SW_TRY(columns(p, g, &l, j, SW_MIN(step, g->n - j), at));
     return SW_OK;
 }
