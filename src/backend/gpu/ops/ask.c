@@ -79,8 +79,8 @@ sw_status sw__ask_launch(sw__ask *a, int64_t groups_x, int64_t groups_y, int64_t
                         (long long)groups_y, (long long)groups_z);
     snprintf(by, sizeof by, "'%.80s'", a->p->name);
     SW_TRY(sw__gpu_want_portable(a->p->gpu, by, a->file, a->macro, a->n_macros, &k));
-    return sw__gpu_add(a->p, k, (uint32_t)groups_x, (uint32_t)groups_y, (uint32_t)groups_z, (uint32_t)items, 1, 1, a->arg,
-                       a->n_args);
+    return sw__gpu_add(a->p, k, (uint32_t)groups_x, (uint32_t)groups_y, (uint32_t)groups_z, (uint32_t)items, 1, 1,
+                       a->arg, a->n_args);
 }
 
 int64_t sw__big_workspace(sw__gpu_plan *p, int64_t bytes)

@@ -6,7 +6,7 @@
 
 #include "backend/gpu/gpu.h"
 
-/* ---- asking for a kernel and launching it ---------------------------------------------------------------------------- */
+/* ---- asking for a kernel and launching it ---------------------------------------------------------------------- */
 
 typedef struct sw__ask {
     sw__gpu_plan *p;
@@ -39,7 +39,7 @@ static inline int64_t sw__div_up(int64_t a, int64_t b) { return (a + b - 1) / b;
 /* A workspace is not to be larger than this, where that can be helped. */
 #define SW__BIG_WORKSPACE ((int64_t)64 << 20)
 
-/* ---- products of matrices --------------------------------------------------------------------------------------------- */
+/* ---- products of matrices -------------------------------------------------------------------------------------- */
 
 /* c[z][m][n] = act(sum over k of a[z][m][k] b[z][k][n] + bias[n]); operands by number among the plan's buffers, and
  * where they begin in bytes. */
@@ -58,7 +58,7 @@ typedef struct sw__product {
 sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g);
 sw_status sw__rows_product(sw__gpu_plan *p, const sw__product *g);
 
-/* ---- convolutions ------------------------------------------------------------------------------------------------------ */
+/* ---- convolutions ---------------------------------------------------------------------------------------------- */
 
 /* A sliding window with everything spelled out, three spatial axes (missing ones come first and have size 1):
  *   y[n, g, o, q] = act(sum over t, c of x[n, g, c, q * step + t * dilation + origin] w[g, o, c, t] + bias[g, o])

@@ -1,6 +1,6 @@
-/* conv.c: CONV (x, w, bias -> y, relu), CONV_GRAD_X (dy, w -> dx), CONV_GRAD_W (x, dy -> dw) on a GPU or a CPU through
- * OpenCL. The op becomes one sw__window, the data gradient with strides several; then tile.c or rows.c makes launches of
- * it. Any strides of tensors; best are images stored channels last. */
+/* conv.c: CONV (x, w, bias -> y, relu), CONV_GRAD_X (dy, w -> dx), CONV_GRAD_W (x, dy -> dw) on a GPU or a CPU
+ * through OpenCL. The op becomes one sw__window, the data gradient with strides several; then tile.c or rows.c makes
+ * launches of it. Any strides of tensors; best are images stored channels last. */
 #include "backend/gpu/ops/big.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@ bool sw__gpu_conv_accepts(const sw__gpu *g, const sw__op_desc *d, int i)
     return true;
 }
 
-/* ---- description --------------------------------------------------------------------------------------------------------- */
+/* ---- description ----------------------------------------------------------------------------------------------- */
 
 static void strides_of(const sw__desc *d, int64_t *to)
 {
@@ -75,7 +75,7 @@ static sw__window describe(const sw__gpu_plan *p)
     return v;
 }
 
-/* ---- data gradient -------------------------------------------------------------------------------------------------------- */
+/* ---- data gradient --------------------------------------------------------------------------------------------- */
 
 static int64_t gcd(int64_t a, int64_t b)
 {
@@ -87,8 +87,8 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* One axis of the places i = q * stride + r of dx as a convolution of dy: dy[j] reaches i through the kernel's point k if
- * j * stride + k * dilation - pad = i. Those k are an arithmetic progression; going down in k is going up in j. */
+/* One axis of the places i = q * stride + r of dx as a convolution of dy: dy[j] reaches i through the kernel's point
+ * k if j * stride + k * dilation - pad = i. Those k are an arithmetic progression; going down in k is going up in j. */
 static void phase_axis(const sw__window *f, int i, int64_t r, sw__window *b)
 {
     const int64_t s = f->step[i], d = f->dilation[i], pad = -f->origin[i], g = gcd(s, d), stride = s / g;

@@ -76,7 +76,7 @@ static sw__ask ask(sw__gpu_plan *p, int r, const char *file)
     return a;
 }
 
-/* ---- lines of channels, on CPUs ---------------------------------------------------------------------------------------------- */
+/* ---- lines of channels, on CPUs -------------------------------------------------------------------------------- */
 
 enum { LINE = 64 };
 
@@ -104,7 +104,7 @@ static sw_status plan_lines(sw__gpu_plan *p, int r, const sw__desc *x, const sw_
     return sw__ask_launch(&a, y->dim[0] * spatial(y, 0) * spatial(y, 1), 1, 1, 1);
 }
 
-/* ---- one element a work-item ------------------------------------------------------------------------------------------------- */
+/* ---- one element a work-item ----------------------------------------------------------------------------------- */
 
 static sw_status plan_elements(sw__gpu_plan *p, int r, const sw__desc *x, const sw__desc *y)
 {

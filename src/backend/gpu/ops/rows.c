@@ -1,11 +1,11 @@
 /* rows.c: products on CPUs through OpenCL, where a work-item is a loop in a core's vector unit and local memory is
- * nothing but more memory: portable/gemm_rows.k over a right side packed by gemm_pack.k. Called by matmul.c; rows_conv.c
- * has the convolutions. */
+ * nothing but more memory: portable/gemm_rows.k over a right side packed by gemm_pack.k. Called by matmul.c;
+ * rows_conv.c has the convolutions. */
 #include "backend/gpu/ops/rows.h"
 
 #include <stdio.h>
 
-/* ---- the kernel's shape ------------------------------------------------------------------------------------------------- */
+/* ---- the kernel's shape ---------------------------------------------------------------------------------------- */
 
 sw__lanes sw__rows_lanes(const sw__target *t, sw_dtype type, int64_t n)
 {
@@ -26,11 +26,13 @@ void sw__rows_macros(sw__ask *a, sw_dtype type, const sw__lanes *l)
     sw__ask_macro(a, "MR", l->mr);
 }
 
-/* Rows that a group takes; others: groups beside each other (panels, batch). Many, so that a panel is read often from the cache; but enough groups for all cores. */
+/* Rows that a group takes; others: groups beside each other (panels, batch). Many, so that a panel is read often from
+ * the cache; but enough groups for all cores. */
 static int64_t rows_of_group(const sw__target *t, const sw__lanes *l, int64_t m, int64_t others)
 {
     int64_t rows = sw__div_up(128, l->mr) * l->mr;
-    while (rows > l->mr && sw__div_up(m, rows) * others < 8 * (int64_t)t->units) rows = sw__div_up(rows / 2, l->mr) * l->mr;
+    while (rows > l->mr && sw__div_up(m, rows) * others < 8 * (int64_t)t->units)
+        rows = sw__div_up(rows / 2, l->mr) * l->mr;
     return rows;
 }
 
@@ -69,7 +71,7 @@ sw_status sw__rows_launch(sw__gpu_plan *p, const sw__rows *r, const sw__lanes *l
     return sw__ask_launch(&a, panels, sw__div_up(r->m, rows), z, 1);
 }
 
-/* ---- packing ---------------------------------------------------------------------------------------------------------------- */
+/* ---- packing --------------------------------------------------------------------------------------------------- */
 
 int64_t sw__panels_bytes(const sw__panels *k, const sw__lanes *l)
 {
@@ -109,7 +111,7 @@ sw_status sw__panels_launch(sw__gpu_plan *p, const sw__panels *k, const sw__lane
     return sw__ask_launch(&a, sw__div_up(k->n, nr), taps == 0 ? 0 : sw__div_up(k->c, chunk), k->z0 * k->z1, 1);
 }
 
-/* ---- product ----------------------------------------------------------------------------------------------------------------- */
+/* ---- product --------------------------------------------------------------------------------------------------- */
 
 /* (A B)ᵀ = Bᵀ Aᵀ */
 static sw__product transposed(const sw__product *g)
@@ -158,8 +160,9 @@ static sw_status launch(sw__gpu_plan *p, const sw__product *g, const sw__lanes *
     const int64_t nr = l->w * l->nv, panels = sw__div_up(g->n, nr), one = panels * nr * g->k;
     const int l0 = g->rank - 2, l1 = g->rank - 1;
 #define AXIS(S, L) ((L) < 0 ? 0 : g->S[L])
-    sw__rows r = {.type = g->type, .a = g->a, .b = direct ? g->b : p->n_bind, .c = g->c, .bias = g->bias, .a_at = g->a_at,
-                  .b_at = direct ? g->b_at : packed_at, .c_at = g->c_at, .bias_at = g->bias_at, .bias_s = g->bias_s,
+    sw__rows r = {.type = g->type, .a = g->a, .b = direct ? g->b : p->n_bind, .c = g->c, .bias = g->bias,
+                  .a_at = g->a_at, .b_at = direct ? g->b_at : packed_at, .c_at = g->c_at, .bias_at = g->bias_at,
+                  .bias_s = g->bias_s,
                   .bias_rows = g->bias_rows, .relu = g->relu, .direct = direct, .m = g->m, .n = g->n,
                   .panel = direct ? nr : nr * g->k, .bk = direct ? g->bk : nr, .z0 = l0 < 0 ? 1 : g->batch[l0],
                   .z1 = l1 < 0 ? 1 : g->batch[l1], .az = {AXIS(as, l0), AXIS(as, l1)},
@@ -184,9 +187,10 @@ static sw_status columns(sw__gpu_plan *p, const sw__product *g, const sw__lanes 
     part.c_at += j * g->cn * size;
     if (!g->bias_rows) part.bias_at += j * g->bias_s * size;
     const int64_t bs1 = g->rank > 0 ? g->bs[g->rank - 1] : 0, bs0 = g->rank > 1 ? g->bs[0] : 0;
-    const sw__panels k = {.type = g->type, .from = g->b, .at = part.b_at, .n = n, .ns = g->bn, .t = {1, 1, 1}, .c = g->k,
-                        .cs = g->bk, .z0 = bs0 != 0 ? g->batch[0] : 1, .z1 = bs1 != 0 ? g->batch[g->rank - 1] : 1,
-                        .zs = {bs0, bs1}};
+    const sw__panels k = {.type = g->type, .from = g->b, .at = part.b_at, .n = n, .ns = g->bn, .t = {1, 1, 1},
+                          .c = g->k, .cs = g->bk, .z0 = bs0 != 0 ? g->batch[0] : 1,
+                          .z1 = bs1 != 0 ? g->batch[g->rank - 1] : 1,
+                          .zs = {bs0, bs1}};
     SW_TRY(sw__panels_launch(p, &k, l, at));
     return launch(p, &part, l, false, at);
 }

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* ---- the image ------------------------------------------------------------------------------------------------------------ */
+/* ---- the image ------------------------------------------------------------------------------------------------- */
 
 /* What of the image the windows touch, and whether a copy of it is made. */
 typedef struct image {
@@ -23,7 +23,8 @@ static image find_image(const sw__window *w, int count)
     for (int k = 0; k < count; k++) {
         if (w[k].t[0] * w[k].t[1] * w[k].t[2] == 0) continue;
         for (int i = 0; i < 3; i++) {
-            const int64_t end = (w[k].q[i] - 1) * w[k].step[i] + (w[k].t[i] - 1) * w[k].dilation[i] + w[k].origin[i] + 1;
+            const int64_t reach = (w[k].t[i] - 1) * w[k].dilation[i] + 1;
+            const int64_t end = (w[k].q[i] - 1) * w[k].step[i] + w[k].origin[i] + reach;
             m.lo[i] = any ? SW_MIN(m.lo[i], w[k].origin[i]) : w[k].origin[i];
             hi[i] = any ? SW_MAX(hi[i], end) : end;
         }
@@ -89,9 +90,9 @@ static bool merges(const sw__window *w)
     return w->groups == 1 && w->xs[1] == 1 && (w->t[2] == 1 || w->dilation[2] * w->xs[4] == w->c);
 }
 
-/* ---- forward and data gradient ---------------------------------------------------------------------------------------------- */
+/* ---- forward and data gradient --------------------------------------------------------------------------------- */
 
-/* Digits that both sides walk as one become one: then a 1 x 1 kernel is a plain product. The last digit is the fastest. */
+/* Digits that both sides walk as one become one: then a 1 x 1 kernel is a plain product. */
 static void merge_rows(sw__rows *r)
 {
     int to = 3;
@@ -112,7 +113,8 @@ static void merge_rows(sw__rows *r)
     }
 }
 
-static sw_status conv_launch(sw__gpu_plan *p, const sw__window *w, bool in_workspace, const sw__lanes *l, int64_t packed_at)
+static sw_status conv_launch(sw__gpu_plan *p, const sw__window *w, bool in_workspace, const sw__lanes *l,
+                             int64_t packed_at)
 {
     const int64_t nr = l->w * l->nv, depth = w->t[0] * w->t[1] * w->t[2] * w->c;
     const bool merged = merges(w);
@@ -122,7 +124,8 @@ static sw_status conv_launch(sw__gpu_plan *p, const sw__window *w, bool in_works
                   .panel = nr * depth, .bk = nr, .z0 = 1, .z1 = w->groups, .az = {0, w->xg},
                   .bz = {0, sw__div_up(w->o, nr) * nr * depth}, .cz = {0, w->yg}, .ak = w->xs[1], .cn = w->ys[1],
                   .q = {w->n, w->q[0], w->q[1], w->q[2]}, .cs = {w->ys[0], w->ys[2], w->ys[3], w->ys[4]},
-                  .t = {w->t[0], w->t[1], merged ? SW_MIN(w->t[2], 1) : w->t[2]}, .run = merged ? w->t[2] * w->c : w->c};
+                  .t = {w->t[0], w->t[1], merged ? SW_MIN(w->t[2], 1) : w->t[2]},
+                  .run = merged ? w->t[2] * w->c : w->c};
     r.as[0] = w->xs[0];
     for (int i = 0; i < 3; i++) {
         r.as[1 + i] = w->step[i] * w->xs[2 + i];
@@ -173,7 +176,7 @@ sw_status sw__rows_conv(sw__gpu_plan *p, const sw__window *w, int count)
     return SW_OK;
 }
 
-/* ---- weight gradient ---------------------------------------------------------------------------------------------------------- */
+/* ---- weight gradient ------------------------------------------------------------------------------------------- */
 
 enum { BLOCK = 512 }; /* places whose offsets a work-item keeps */
 

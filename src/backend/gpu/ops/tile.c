@@ -4,13 +4,14 @@
 
 #include <stdio.h>
 
-/* ---- which tile -------------------------------------------------------------------------------------------------------- */
+/* ---- which tile ------------------------------------------------------------------------------------------------ */
 
 typedef struct tile { int items, bm, bn, bk, tm, tn; } tile;
 
 /* Larger tiles read less memory, smaller ones give more groups: the first that fits and fills the device. */
 static const tile tiles[] = {
-    {256, 128, 128, 8, 8, 8}, {256, 64, 64, 16, 4, 4}, {64, 32, 32, 16, 4, 4}, {16, 16, 16, 16, 4, 4}, {1, 4, 4, 1, 4, 4},
+    {256, 128, 128, 8, 8, 8}, {256, 64, 64, 16, 4, 4}, {64, 32, 32, 16, 4, 4},
+    {16, 16, 16, 16, 4, 4},   {1, 4, 4, 1, 4, 4},
 };
 
 static bool fits(const sw__target *t, const tile *k, int64_t acc)
@@ -82,7 +83,7 @@ static void put_note(sw__gpu_plan *p, const char *what, const tile *k, int64_t p
     snprintf(p->note, sizeof p->note, "%s %dx%dx%d of %d%s", what, k->bm, k->bn, k->bk, k->items, more);
 }
 
-/* ---- product ------------------------------------------------------------------------------------------------------------ */
+/* ---- product --------------------------------------------------------------------------------------------------- */
 
 static sw_status product_launch(sw__gpu_plan *p, const sw__product *g, const tile *k, split s, int64_t z0, int64_t z1)
 {
@@ -124,7 +125,7 @@ sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g)
     return product_launch(p, g, &k, s, z0, z1);
 }
 
-/* ---- convolution -------------------------------------------------------------------------------------------------------- */
+/* ---- convolution ----------------------------------------------------------------------------------------------- */
 
 static void window_macros(sw__ask *a, const sw__window *w)
 {
@@ -212,7 +213,7 @@ sw_status sw__tile_conv_weight(sw__gpu_plan *p, const sw__window *w)
     return sw__big_sum(p, &sum);
 }
 
-/* ---- sums of parts ------------------------------------------------------------------------------------------------------- */
+/* ---- sums of parts --------------------------------------------------------------------------------------------- */
 
 sw_status sw__big_sum(sw__gpu_plan *p, const sw__sum *s)
 {
