@@ -463,7 +463,7 @@ static void test_in_a_graph(void **state)
 static void test_check(void **state)
 {
     (void)state;
-    static const sw_shape large[] = {{SW_F32, 2, {100, 30}}, {SW_F32, 2, {100, 30}}};
+    static const sw_shape large[6] = {{SW_F32, 2, {100, 30}}, {SW_F32, 2, {100, 30}}};
     for (int d = 0; d < n_devices; d++) {
         GOOD(sw_op_check(add_relu_op, devices[d], NULL));
         GOOD(sw_op_check(add_relu_op, devices[d], large));

@@ -92,7 +92,7 @@ static void make_list(void)
     const sw__cl_api *cl;
     cl_platform_id platforms[16];
     cl_uint n_platforms = 0;
-    if (sw__cl_load(&cl) != SW_OK) return;
+    if (!sw__cl_is_there(&cl)) return;
     if (cl->clGetPlatformIDs(16, platforms, &n_platforms) != CL_SUCCESS) return; /* -1001: no driver is installed */
     for (cl_uint p = 0; p < SW_MIN(n_platforms, 16u); p++) {
         cl_device_id ids[SW_CL_MAX_DEVICES];

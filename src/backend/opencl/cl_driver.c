@@ -79,7 +79,10 @@ static sw_status build_failed(const sw__cl *c, cl_program program, cl_int code)
 
 static sw_status build(const sw__cl *c, cl_program program, void **module)
 {
-    const cl_int code = c->api->clBuildProgram(program, 1, &c->entry->id, "-cl-std=CL1.2", NULL, NULL);
+    char options[256];
+    const char *const more = getenv("SWOOP_OPENCL_OPTIONS"); /* for a driver's trouble: -cl-opt-disable, -g, … */
+    snprintf(options, sizeof options, "-cl-std=CL1.2 %.200s", more != NULL ? more : "");
+    const cl_int code = c->api->clBuildProgram(program, 1, &c->entry->id, options, NULL, NULL);
     if (code != CL_SUCCESS) {
         const sw_status st = build_failed(c, program, code);
         (void)c->api->clReleaseProgram(program);

@@ -32,12 +32,17 @@ static void load(void)
 #undef FIND
 }
 
-sw_status sw__cl_load(const sw__cl_api **out)
+bool sw__cl_is_there(const sw__cl_api **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
     *out = &api;
-    return *failure != '\0' ? sw__fail(SW_ERR_UNSUPPORTED, "%s", failure) : SW_OK;
+    return *failure == '\0';
+}
+
+sw_status sw__cl_load(const sw__cl_api **out)
+{
+    return sw__cl_is_there(out) ? SW_OK : sw__fail(SW_ERR_UNSUPPORTED, "%s", failure);
 }
 
 /* ---- error codes ------------------------------------------------------------------------------------------------------- */
