@@ -51,7 +51,7 @@ static void set_target(sw__cl *c)
     for (int d = 0; d < 3; d++) t->max_local[d] = (int)SW_MIN(e->max_local[d], (size_t)1024);
     t->local_bytes = (size_t)e->local;
     t->units = (int)SW_MIN(e->units, 1u << 16);
-    t->width = t->serial ? 16 : 32;
+    t->width = t->serial ? (int)SW_MAX(4u, SW_MIN(e->vector, 16u)) : 32;
     snprintf(c->gpu.key, sizeof c->gpu.key, "%.60s|%.90s|%.80s", e->platform_name, e->name, e->driver);
 }
 

@@ -64,6 +64,7 @@ typedef struct sw__cl_entry {
     char name[128], vendor[64], platform_name[64], device_version[96], driver[96];
     char unusable[160];        /* "" or why */
     cl_uint units, clock;      /* compute units, MHz */
+    cl_uint vector;            /* floats of a vector register */
     cl_ulong memory, max_alloc, local;
     size_t max_group, max_local[3], max_parameter;
     bool fp64, fp16, subgroups;

@@ -41,6 +41,7 @@ static void find_limits(const sw__cl_api *cl, sw__cl_entry *e)
     GET(CL_DEVICE_MAX_WORK_GROUP_SIZE, e->max_group);
     GET(CL_DEVICE_MAX_PARAMETER_SIZE, e->max_parameter);
     GET(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, dimensions);
+    GET(CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, e->vector);
     if (dimensions >= 3 && dimensions <= 8) GET(CL_DEVICE_MAX_WORK_ITEM_SIZES, sizes);
     for (int i = 0; i < 3; i++) e->max_local[i] = sizes[i];
 }
