@@ -1,7 +1,9 @@
 /* main.c: the command `swoop`: picks a command from the table and runs it.
  * At the top of the house; the commands are in files of their own. */
 #include "cli.h"
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices, &cli_kernels };
 
@@ -64,8 +66,18 @@ static int run(int argc, char **argv)
     return unknown(name);
 }
 
+/* Threads of libgomp that wait spin for milliseconds, which on a machine with other work makes a step ten times slower; a
+ * thousand turns are enough on an idle one (docs/decisions/021-spinning.md). It reads its environment when it is loaded, that
+ * is before main: so the command starts itself anew, once. */
+static void wait_briefly(char **argv)
+{
+    if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
+    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) (void)execv("/proc/self/exe", argv); /* or else as it is */
+}
+
 int main(int argc, char **argv)
 {
+    wait_briefly(argv);
     cli_start(argc, argv);
     return cli_finish(run(argc, argv));
 }

@@ -147,7 +147,7 @@ static void drop(waiting *w)
 static void run_queue(int f)
 {
     void *built[BATCH] = { NULL };
-    size_t workspace[BATCH];
+    size_t workspace[BATCH] = { 0 };
     for (int k = 0; k < n_queue; k++)
         if (build(&queue[k]->m, f, &built[k], &workspace[k]) != SW_OK) fail_msg("%s", sw_error());
     if (cl->build(device[f]) != SW_OK) fail_msg("%s", sw_error());
@@ -333,7 +333,7 @@ static void run_cases(void (*const *test)(void **), size_t n, unsigned of_many)
 {
     if (!device[0]) skip();
     const char *const wish = getenv("SWOOP_EMIT_STRIDE"); /* 1: all */
-    one_in = wish ? SW_MAX((unsigned)atoi(wish), 1u) : of_many;
+    one_in = wish ? SW_MAX((unsigned)strtoul(wish, NULL, 10), 1u) : of_many;
     for (size_t k = 0; k < n; k++) test[k](NULL);
     flush_queue();
 }
@@ -380,7 +380,7 @@ static int open_devices(void **state)
     (void)state;
     const char *const wish = getenv("SWOOP_TEST_DEVICE");
     cl = sw__backend_find("opencl");
-    const int index = wish ? atoi(wish + strcspn(wish, "0123456789")) : 0;
+    const int index = wish ? (int)strtol(wish + strcspn(wish, "0123456789"), NULL, 10) : 0;
     for (int f = 0; f < 2 && cl && cl->count() > index; f++) {
         setenv("SWOOP_OPENCL_SERIAL", serial[f], 1);
         if (cl->open(index, NULL, &device[f]) != SW_OK) return -1;

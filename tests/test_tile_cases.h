@@ -509,7 +509,7 @@ static int random_load(maker *m, uint32_t axes)
     static const sw_dtype t[] = { SW_F32, SW_F32, SW_F32, SW_F32, SW_F64, SW_F16, SW_BF16, SW_I32, SW_I64, SW_U8,
                                   SW_U32 };
     const int rank = m->k.rank;
-    int order[SW_MAX_RANK];
+    int order[SW_MAX_RANK] = { 0 };
     int64_t stride[SW_MAX_RANK] = { 0 }, n = 1, offset = 0;
     for (int x = 0; x < rank; x++) order[x] = x;
     if (chance(30)) {
@@ -605,14 +605,14 @@ static void random_kernel(maker *m)
     const uint32_t trailing = all & ~((1u << pick(0, rank - 1)) - 1);
     const uint32_t reduced = chance(35) ? 0 : chance(60) ? trailing : (uint32_t)pick(1, (int64_t)all);
     begin(m, rank, extent, reduced);
-    int value[64], n = 0;
+    int value[64] = { 0 }, n = 0;
     const int leaves = (int)pick(1, 5), ops = (int)pick(1, 8);
     for (int k = 0; k < leaves; k++) value[n++] = random_leaf(m, reduced && chance(25) ? all & ~reduced : all);
     for (int k = 0; k < ops; k++) {
         value[n] = random_calc(m, value[pick(0, n - 1)], value[pick(0, n - 1)]);
         n++;
     }
-    int row[8], n_rows = 0;
+    int row[8] = { 0 }, n_rows = 0;
     for (int k = 0; reduced && k < 2; k++) {
         row[n_rows++] = reduce(m, (sw__op)pick(SW_OP_REDUCE_SUM, SW_OP_REDUCE_MIN), value[pick(0, n - 1)]);
         if (chance(50)) break;

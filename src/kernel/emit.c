@@ -40,7 +40,7 @@ static void mark_operands(const sw__emitter *e, bool *mark, bool (*stop)(const s
         if (!mark[j] || stop(i, phase)) continue;
         const int n = i->kop == SW_K_CALC ? sw__op_table[i->op].min_in : i->kop == SW_K_RANDOM ? 2
                       : i->kop == SW_K_STORE || i->kop == SW_K_GATHER || i->kop == SW_K_REDUCE ? 1 : 0;
-        for (int m = 0; m < n; m++)
+        for (int m = 0; m < SW_MIN(n, 3); m++)
             if (arg[m] >= 0) mark[arg[m]] = true;
     }
 }

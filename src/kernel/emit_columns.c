@@ -40,11 +40,13 @@ static void emit_part(sw__emitter *e, const plan *p, const char *number, int64_t
 
 static void choose_serial(sw__emitter *e, plan *p)
 {
-    p->last = e->k->extent[e->k->rank - 1];
-    p->width = p->last <= 2 * WIDE ? p->last : sw__emit_divisor(p->last, WIDE / 2, 2 * WIDE);
+    const int64_t last = SW_MAX(e->k->extent[e->k->rank - 1], 1);
+    p->last = last;
+    p->width = last <= 2 * WIDE ? last : sw__emit_divisor(last, WIDE / 2, 2 * WIDE);
     if (p->width == 0) p->width = WIDE;
-    p->tiles = sw__emit_over(p->last, p->width);
-    choose_parts(e, p, p->cols / p->last * p->tiles, 4 * SW_MAX(e->t->units, 1), MIN_ROWS);
+    p->tiles = sw__emit_over(last, p->width);
+    // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): last is at least 1
+    choose_parts(e, p, p->cols / last * p->tiles, 4 * SW_MAX(e->t->units, 1), MIN_ROWS);
 }
 
 static bool same_width(const plan *p)

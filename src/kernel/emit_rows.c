@@ -30,7 +30,7 @@ static int group_lanes(const sw__emitter *e, int64_t cols)
 {
     int lanes = SW_MIN(SW_MIN(e->t->max_group, e->t->max_local[0]), SW__EMIT_GROUP);
     lanes = SW_MIN(lanes, sw__emit_power(SW_MAX(cols / 2, 32)));
-    while (lanes > 1 && (size_t)(lanes * sw__emit_local_bytes(e)) > e->t->local_bytes) lanes /= 2;
+    while (lanes > 1 && (size_t)lanes * (size_t)sw__emit_local_bytes(e) > e->t->local_bytes) lanes /= 2;
     return sw__emit_power(SW_MAX(lanes, 1));
 }
 

@@ -446,6 +446,6 @@ sw_status sw__tile_run(const sw__tile_program *p, void *const *buffers, void *wo
     run_once(&l);
     run[p->mode](&l);
     if (l.bad_at < 0) return SW_OK;
-    return sw__fail(SW_ERR_DATA, "kernel '%s': index %lld at position %lld is outside 0 to %lld", p->name,
+    return sw__fail(SW_ERR_DATA, "index %lld at position %lld is outside 0 to %lld",
                     (long long)l.bad_value, (long long)l.bad_at, (long long)l.bad_extent - 1);
 }

@@ -36,7 +36,7 @@ static sw_status cl_alloc(void *dev, size_t bytes, void **buffer)
                         bytes, c->entry->name, (unsigned long long)c->entry->max_alloc,
                         (unsigned long long)c->entry->memory);
     cl_int code = CL_SUCCESS;
-    const cl_mem m = c->api->clCreateBuffer(c->context, CL_MEM_READ_WRITE, (SW_MAX(bytes, (size_t)1) + 3) & ~(size_t)3, NULL,
+    cl_mem m = c->api->clCreateBuffer(c->context, CL_MEM_READ_WRITE, (SW_MAX(bytes, (size_t)1) + 3) & ~(size_t)3, NULL,
                                             &code);
     if (m == NULL) return sw__prefix(sw__cl_fail(code, "clCreateBuffer"), "%zu bytes", bytes);
     /* Many drivers allocate at the first use: that must fail here, not in a step. */
@@ -96,7 +96,7 @@ static sw_status cl_compile(void *dev, const char *text, void **module)
 {
     const sw__cl *const c = dev;
     cl_int code = CL_SUCCESS;
-    const cl_program program = c->api->clCreateProgramWithSource(c->context, 1, &text, NULL, &code);
+    cl_program program = c->api->clCreateProgramWithSource(c->context, 1, &text, NULL, &code);
     if (program == NULL) return sw__cl_fail(code, "clCreateProgramWithSource");
     return build(c, program, module);
 }
@@ -106,7 +106,7 @@ static sw_status cl_load_binary(void *dev, const void *bytes, size_t n, void **m
     const sw__cl *const c = dev;
     const unsigned char *binary = bytes;
     cl_int code = CL_SUCCESS, state = CL_SUCCESS;
-    const cl_program program = c->api->clCreateProgramWithBinary(c->context, 1, &c->entry->id, &n, &binary, &state, &code);
+    cl_program program = c->api->clCreateProgramWithBinary(c->context, 1, &c->entry->id, &n, &binary, &state, &code);
     if (program == NULL) return sw__cl_fail(code, "clCreateProgramWithBinary");
     return build(c, program, module);
 }
@@ -137,7 +137,7 @@ static void cl_unload(void *dev, void *module)
 static sw_status cl_make_kernel(void *dev, void *module, const char *entry, void **kernel)
 {
     cl_int code = CL_SUCCESS;
-    const cl_kernel k = ((sw__cl *)dev)->api->clCreateKernel(module, entry, &code);
+    cl_kernel k = ((sw__cl *)dev)->api->clCreateKernel(module, entry, &code);
     if (k == NULL) return sw__cl_fail(code, "clCreateKernel");
     *kernel = k;
     return SW_OK;

@@ -50,8 +50,8 @@ sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src
     }
     sw__cl_pinned *const p = &c->pinned[c->turn++ % SW_COUNT(c->pinned)];
     SW_TRY(wait_for(c, p));
-    if (p->bytes < bytes) SW_TRY(make(c, p, bytes));
-    memcpy(p->at, src, bytes);
+    if (p->at == NULL || p->bytes < bytes) SW_TRY(make(c, p, bytes));
+    memcpy(p->at, src, bytes); // NOLINT(clang-analyzer-core.NonNullParamChecker): made, or an error above
     const cl_int code = c->api->clEnqueueWriteBuffer(c->queue, buffer, CL_FALSE, offset, bytes, p->at, 0, NULL, &p->sent);
     return code == CL_SUCCESS ? SW_OK : sw__cl_fail(code, "clEnqueueWriteBuffer");
 }
