@@ -342,7 +342,7 @@ static void test_device_ops(void **state)
 {
     (void)state;
     void (*const test[])(void **) = { test_ops, test_casts, test_memory_types, test_where };
-    run_cases(test, SW_COUNT(test), 7);
+    run_cases(test, SW_COUNT(test), 21);
 }
 
 static void test_device_points(void **state)
@@ -350,14 +350,14 @@ static void test_device_points(void **state)
     (void)state;
     void (*const test[])(void **) = { test_combinations, test_adam, test_transpose, test_pad, test_gather_elements,
                                       test_index_and_random };
-    run_cases(test, SW_COUNT(test), 2);
+    run_cases(test, SW_COUNT(test), 6);
 }
 
 static void test_device_reductions(void **state)
 {
     (void)state;
     void (*const test[])(void **) = { test_reductions, test_softmax, test_layer_norm, test_column_sums };
-    run_cases(test, SW_COUNT(test), 11);
+    run_cases(test, SW_COUNT(test), 33);
 }
 
 static void test_device_both(void **state)
@@ -372,7 +372,7 @@ static void test_device_random(void **state)
 {
     (void)state;
     void (*const test[])(void **) = { test_random_kernels };
-    run_cases(test, SW_COUNT(test), 13);
+    run_cases(test, SW_COUNT(test), 39);
 }
 
 static int open_devices(void **state)

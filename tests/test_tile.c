@@ -105,7 +105,7 @@ static void check(const maker *m, double tolerance) { check_within(m, tolerance,
 
 static void check_bad_index(void)
 {
-    assert_string_equal(sw_error(), "kernel 'test': index 100 at position 1300 is outside 0 to 99");
+    assert_string_equal(sw_error(), "index 100 at position 1300 is outside 0 to 99");
 }
 
 #include "test_tile_cases.h"

@@ -35,7 +35,8 @@ static void numbers(const char *text, long *at, int *code)
 
 static void start(void)
 {
-    real_library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
+    const char *const other = getenv("FAKECL_LIBRARY");
+    real_library = dlopen(other != NULL ? other : "libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
     state.units = number("FAKECL_UNITS");
     state.max_group = number("FAKECL_MAX_GROUP");
     state.local = number("FAKECL_LOCAL");
