@@ -520,6 +520,26 @@ static void make_run(void)
     if (!there("runs/model")) must("train " MLP "--epochs 3 --lr 0.01 --name model");
 }
 
+/* Kernels to a folder, and a run from it. What needs a device is left out where there is none. */
+static void test_kernels(void **state)
+{
+    (void)state;
+    assert_int_equal(run("kernels --model mlp:4 --data digits --device cpu"), 2);
+    has(err, "--out DIR");
+    assert_int_equal(run("kernels --model mlp:4 --device cpu --out k"), 2);
+    has(err, "no data");
+    assert_int_equal(run("kernels --model mlp:4 --data digits --device cpu --out k"), 1);
+    has(err, "compiles no kernels");
+    assert_false(there("k"));
+    must("devices --json");
+    if (strstr(out, "opencl:0") == NULL) return;
+    must("kernels --model mlp:4 --data digits --val-split 0 --drop-last true --device opencl:0 --out k");
+    assert_true(there("k/manifest.json") && there("k/kernels.txt"));
+    must("train --model mlp:4 --data digits --val-split 0 --drop-last true --device opencl:0 --kernels k --steps 3 -q");
+    assert_int_equal(run("train --model mlp:5 --data digits --val-split 0 --device opencl:0 --kernels k --steps 3"), 1);
+    has(err, "has no kernel");
+}
+
 static void test_eval(void **state)
 {
     (void)state;
@@ -841,7 +861,7 @@ int main(void)
         cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
-        cmocka_unit_test(test_eval),        cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_kernels), cmocka_unit_test(test_eval),        cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished),
         cmocka_unit_test(test_closed_pipe),  cmocka_unit_test(test_closed_streams),
