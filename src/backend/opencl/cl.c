@@ -60,9 +60,8 @@ static void cl_close(void *dev)
     sw__cl *const c = dev;
     if (c == NULL) return;
     sw__gpu_close(&c->gpu);
-    sw__cl_upload_end(c);
     if (c->timed != NULL) (void)c->api->clReleaseCommandQueue(c->timed);
-    if (c->queue != NULL) (void)c->api->clReleaseCommandQueue(c->queue);
+    sw__cl_upload_end(c);
     if (c->context != NULL) (void)c->api->clReleaseContext(c->context);
     sw__free(c);
 }

@@ -93,7 +93,7 @@ extern const sw__gpu_driver sw__cl_driver;
 
 /* cl_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call. */
 sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src, size_t bytes);
-void sw__cl_upload_end(sw__cl *c);
+void sw__cl_upload_end(sw__cl *c); /* releases the queue too */
 
 /* A failed call as a status: "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)". */
 sw_status sw__cl_fail(cl_int code, const char *call);

@@ -16,12 +16,20 @@ static sw_status wait_for(const sw__cl *c, sw__cl_pinned *p)
 }
 
 /* A transfer that is still under way comes before the unmapping in the queue. */
-static void drop(const sw__cl *c, sw__cl_pinned *p)
+static void unmap(const sw__cl *c, sw__cl_pinned *p)
 {
     if (p->sent != NULL) (void)c->api->clReleaseEvent(p->sent);
     if (p->at != NULL) (void)c->api->clEnqueueUnmapMemObject(c->queue, p->memory, p->at, 0, NULL, NULL);
+    p->sent = NULL;
+    p->at = NULL;
+    p->bytes = 0;
+}
+
+static void drop(const sw__cl *c, sw__cl_pinned *p)
+{
+    unmap(c, p);
     if (p->memory != NULL) (void)c->api->clReleaseMemObject(p->memory);
-    *p = (sw__cl_pinned){0};
+    p->memory = NULL;
 }
 
 static sw_status make(const sw__cl *c, sw__cl_pinned *p, size_t bytes)
@@ -56,7 +64,11 @@ sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src
     return code == CL_SUCCESS ? SW_OK : sw__cl_fail(code, "clEnqueueWriteBuffer");
 }
 
+/* A queue that is released does first what is in it, transfers from this memory too, also when unmapping has failed. */
 void sw__cl_upload_end(sw__cl *c)
 {
+    for (size_t i = 0; i < SW_COUNT(c->pinned); i++) unmap(c, &c->pinned[i]);
+    if (c->queue != NULL) (void)c->api->clReleaseCommandQueue(c->queue);
+    c->queue = NULL;
     for (size_t i = 0; i < SW_COUNT(c->pinned); i++) drop(c, &c->pinned[i]);
 }
