@@ -24,7 +24,8 @@ static void put_unusual(sw__text *t, const char *name, const int64_t *v, int n, 
 static void put_act(sw__text *t, int32_t act)
 {
     static const char *const names[] = { [SW_ACT_NONE] = NULL, [SW_ACT_RELU] = "relu" };
-    if (act > 0 && (size_t)act < SW_COUNT(names)) sw__text_add(t, " act=%s", names[act]);
+    const uint32_t i = (uint32_t)act;
+    if (i < SW_COUNT(names) && names[i]) sw__text_add(t, " act=%s", names[i]);
 }
 
 static void print_const(const sw__node *n, int rank_in, sw__text *t)
