@@ -690,7 +690,7 @@ static void test_data_beside(void **state)
         for (int k = 0; k < M; k++) x[i][k] = (float)((i * 7 + k * 3) % 11);
         y[i] = i % 3;
         more[i] = i % 4;
-        values[i] = (float)i / N;
+        values[i] = (float)i / (float)N;
     }
     write_npy("bx.npy", SW_F32, 2, N, M, x);
     write_npy("narrow.npy", SW_F32, 2, N, M / 2, x);
