@@ -242,7 +242,6 @@ EXPORT void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_boo
 PASS(clEnqueueUnmapMemObject, (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait, cl_event *event),
      (q, m, at, n, wait, event))
 PASS(clFinish, (cl_command_queue q), (q))
-PASS(clFlush, (cl_command_queue q), (q))
 PASS(clWaitForEvents, (cl_uint n, const cl_event *events), (n, events))
 PASS(clSetKernelArg, (cl_kernel k, cl_uint i, size_t size, const void *value), (k, i, size, value))
 
@@ -278,9 +277,6 @@ PASS(clGetProgramInfo, (cl_program p, cl_program_info what, size_t size, void *t
 PASS(clGetProgramBuildInfo,
      (cl_program p, cl_device_id d, cl_program_build_info what, size_t size, void *to, size_t *used),
      (p, d, what, size, to, used))
-PASS(clGetKernelWorkGroupInfo,
-     (cl_kernel k, cl_device_id d, cl_kernel_work_group_info what, size_t size, void *to, size_t *used),
-     (k, d, what, size, to, used))
 PASS(clGetEventProfilingInfo, (cl_event e, cl_profiling_info what, size_t size, void *to, size_t *used),
      (e, what, size, to, used))
 

@@ -170,9 +170,7 @@ typedef struct sw__gpu_op {
 extern const sw__gpu_op sw__gpu_ops[SW_OP_COUNT]; /* gpu_op.c */
 
 sw_status sw__gpu_matmul_plan(sw__gpu_plan *p);
-bool sw__gpu_matmul_accepts(const sw__gpu *g, const sw__op_desc *d, int i);
 sw_status sw__gpu_conv_plan(sw__gpu_plan *p);
-bool sw__gpu_conv_accepts(const sw__gpu *g, const sw__op_desc *d, int i);
 sw_status sw__gpu_pool_plan(sw__gpu_plan *p);
 sw_status sw__gpu_argreduce_plan(sw__gpu_plan *p);
 sw_status sw__gpu_scan_plan(sw__gpu_plan *p);

@@ -2,11 +2,11 @@
 #include "backend/gpu/gpu.h"
 
 const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
-    [SW_OP_MATMUL] = {sw__gpu_matmul_accepts, sw__gpu_matmul_plan},
-    [SW_OP_DOT] = {sw__gpu_matmul_accepts, sw__gpu_matmul_plan},
-    [SW_OP_CONV] = {sw__gpu_conv_accepts, sw__gpu_conv_plan},
-    [SW_OP_CONV_GRAD_X] = {sw__gpu_conv_accepts, sw__gpu_conv_plan},
-    [SW_OP_CONV_GRAD_W] = {sw__gpu_conv_accepts, sw__gpu_conv_plan},
+    [SW_OP_MATMUL] = {NULL, sw__gpu_matmul_plan},
+    [SW_OP_DOT] = {NULL, sw__gpu_matmul_plan},
+    [SW_OP_CONV] = {NULL, sw__gpu_conv_plan},
+    [SW_OP_CONV_GRAD_X] = {NULL, sw__gpu_conv_plan},
+    [SW_OP_CONV_GRAD_W] = {NULL, sw__gpu_conv_plan},
     [SW_OP_MAX_POOL] = {NULL, sw__gpu_pool_plan},
     [SW_OP_MAX_POOL_GRAD] = {NULL, sw__gpu_pool_plan},
     [SW_OP_AVG_POOL] = {NULL, sw__gpu_pool_plan},

@@ -26,10 +26,8 @@
     X(clEnqueueReadBuffer)                                                                                             \
     X(clEnqueueWriteBuffer)                                                                                            \
     X(clFinish)                                                                                                        \
-    X(clFlush)                                                                                                         \
     X(clGetDeviceIDs)                                                                                                  \
     X(clGetDeviceInfo)                                                                                                 \
-    X(clGetKernelWorkGroupInfo)                                                                                        \
     X(clGetPlatformIDs)                                                                                                \
     X(clGetPlatformInfo)                                                                                               \
     X(clGetProgramBuildInfo)                                                                                           \

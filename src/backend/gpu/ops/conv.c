@@ -5,14 +5,6 @@
 
 #include <stdio.h>
 
-bool sw__gpu_conv_accepts(const sw__gpu *g, const sw__op_desc *d, int i)
-{
-    (void)g;
-    (void)d;
-    (void)i;
-    return true;
-}
-
 /* ---- description ----------------------------------------------------------------------------------------------- */
 
 static void strides_of(const sw__desc *d, int64_t *to)
