@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/dnn.h"
+#include "backend/desc.h"
 #include "kernel/cpuid.h"
 
 typedef struct sw__cpu {
@@ -47,7 +48,6 @@ extern const sw__cpu_op sw__cpu_ops[SW_OP_COUNT];
 
 /* ---- helpers over descriptors (cpu_desc.c) ----------------------------------------------------------------------- */
 
-int64_t sw__cpu_elements(const sw__desc *d);
 sw__desc sw__cpu_dense(sw_dtype t, int rank, const int64_t *dim);           /* row-major */
 sw__desc sw__cpu_channels_last(sw_dtype t, int rank, const int64_t *dim);   /* [N, C, …] stored N, …, C */
 bool sw__cpu_same_strides(const sw__desc *a, const sw__desc *b);            /* on axes longer than 1 */

@@ -13,11 +13,6 @@ int sw__cpu_thread(void)
     return omp_get_thread_num();
 }
 
-int64_t sw__cpu_elements(const sw__desc *d)
-{
-    return sw__dims_product(d->dim, d->rank);
-}
-
 sw__desc sw__cpu_dense(sw_dtype t, int rank, const int64_t *dim)
 {
     sw__desc d = {.dtype = (uint8_t)t, .rank = (uint8_t)rank};
@@ -183,7 +178,7 @@ static void copy_transposed(sw__simd level, float *to, const float *from, walk w
 
 void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc)
 {
-    const int64_t n = sw__cpu_elements(to_desc);
+    const int64_t n = sw__desc_elements(to_desc);
     if (n == 0) return;
     walk w = walk_of(to_desc, from_desc);
     const size_t size = sw_dtype_size((sw_dtype)to_desc->dtype);
@@ -210,7 +205,7 @@ void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const v
 /* One dense run or, for strided tensors, runs along the axis of the smallest stride. */
 void sw__cpu_relu(sw__simd level, float *y, const sw__desc *d, int threads)
 {
-    if (sw__cpu_elements(d) == 0) return;
+    if (sw__desc_elements(d) == 0) return;
     const walk w = walk_of(d, d);
     const int inner = w.rank - 1;
     const int64_t length = w.dim[inner], step = w.to[inner], chunk = SW_MIN(length, 16384);

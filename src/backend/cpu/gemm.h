@@ -4,12 +4,12 @@
 #define SW_BACKEND_CPU_GEMM_H
 
 #include "backend/cpu/simd.h"
+#include "backend/desc.h"
 
 /* c[m][n] = relu(bias[n] + sum over k of a[m][k] b[k][n]), for each point of the batch axes. Strides in elements. */
 typedef struct sw__gemm {
-    int rank; /* batch axes */
-    int64_t batch[SW_MAX_RANK], as[SW_MAX_RANK], bs[SW_MAX_RANK], cs[SW_MAX_RANK];
-    int64_t m, n, k, am, ak, bk, bn, cm, cn, bias_stride;
+    SW_MATRICES_MEMBER;
+    int64_t bias_stride;
     bool bias, relu;
 } sw__gemm;
 

@@ -128,18 +128,7 @@ static void pack_b(const void *ctx, int64_t n0, int cols, int width, int64_t k0,
 static sw__gemm exchanged(const sw__gemm *g)
 {
     sw__gemm t = *g;
-    for (int i = 0; i < g->rank; i++) {
-        t.as[i] = g->bs[i];
-        t.bs[i] = g->as[i];
-    }
-    t.m = g->n;
-    t.n = g->m;
-    t.am = g->bn;
-    t.ak = g->bk;
-    t.bk = g->ak;
-    t.bn = g->am;
-    t.cm = g->cn;
-    t.cn = g->cm;
+    t.matrices = sw__matrices_transposed(&g->matrices);
     return t;
 }
 

@@ -144,7 +144,7 @@ static void drop(void *state)
 static bool some_empty(const sw__cpu_plan *p)
 {
     for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
-        if (sw__cpu_elements(&p->desc[i]) == 0) return true;
+        if (sw__desc_elements(&p->desc[i]) == 0) return true;
     return false;
 }
 

@@ -23,7 +23,7 @@ static void run_host(const sw__cpu *cpu, sw_host_function *host, const sw_host_a
 static bool row_major(const sw__desc *d)
 {
     const sw__desc dense = sw__cpu_dense((sw_dtype)d->dtype, d->rank, d->dim);
-    return sw__cpu_elements(d) == 0 || sw__cpu_same_strides(d, &dense);
+    return sw__desc_elements(d) == 0 || sw__cpu_same_strides(d, &dense);
 }
 
 bool sw__cpu_custom_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)

@@ -34,7 +34,7 @@ bool sw__cpu_packed(const sw__desc *d)
         if (axis < 0) break;
         next *= d->dim[axis];
     }
-    return next == sw__cpu_elements(d) || sw__cpu_elements(d) == 0;
+    return next == sw__desc_elements(d) || sw__desc_elements(d) == 0;
 }
 
 #define CHUNK 4096
@@ -61,12 +61,12 @@ static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
     inner[n] = work + s->inner_work;
     for (int i = 0; i < y; i++)
         if (s->at[i] != SIZE_MAX)
-            convert(inner[i], SW_F32, ptr[i], (sw_dtype)p->desc[i].dtype, sw__cpu_elements(&p->desc[i]), p->cpu);
+            convert(inner[i], SW_F32, ptr[i], (sw_dtype)p->desc[i].dtype, sw__desc_elements(&p->desc[i]), p->cpu);
     SW_TRY(s->inner->exec(s->inner, inner));
     if (s->at[y] == SIZE_MAX) return SW_OK;
     const sw_dtype t = (sw_dtype)p->desc[y].dtype;
     const bool packed = sw__cpu_packed(&p->desc[y]);
-    convert(packed ? ptr[y] : work + s->narrow, t, inner[y], SW_F32, sw__cpu_elements(&p->desc[y]), p->cpu);
+    convert(packed ? ptr[y] : work + s->narrow, t, inner[y], SW_F32, sw__desc_elements(&p->desc[y]), p->cpu);
     if (packed) return SW_OK;
     const sw__desc dense = sw__cpu_dense(t, p->desc[y].rank, p->desc[y].dim);
     sw__cpu_copy(p->cpu, ptr[y], &p->desc[y], work + s->narrow, &dense);
@@ -101,7 +101,7 @@ static void widen(sw__cpu_plan *p, half *s)
         if (!sw__cpu_packed(&p->desc[i])) q->desc[i] = sw__cpu_dense(SW_F32, p->desc[i].rank, p->desc[i].dim);
         q->desc[i].dtype = SW_F32;
         s->at[i] = p->workspace;
-        p->workspace += sw__cpu_align((size_t)sw__cpu_elements(&p->desc[i]) * sizeof(float));
+        p->workspace += sw__cpu_align((size_t)sw__desc_elements(&p->desc[i]) * sizeof(float));
     }
 }
 
@@ -123,7 +123,7 @@ sw_status sw__cpu_half_plan(sw__cpu_plan *p)
     const sw__desc *const y = &p->d.out[0];
     if (is_half(y) && !sw__cpu_packed(y)) {
         s->narrow = p->workspace;
-        p->workspace += sw__cpu_align((size_t)sw__cpu_elements(y) * sw_dtype_size((sw_dtype)y->dtype));
+        p->workspace += sw__cpu_align((size_t)sw__desc_elements(y) * sw_dtype_size((sw_dtype)y->dtype));
     }
     s->inner_work = p->workspace;
     p->workspace += s->inner->workspace;

@@ -20,7 +20,7 @@ static int64_t place(const sw__desc *d, int64_t e)
 
 static sw_status check_indices(const sw__desc *d, const void *index, int64_t extent, int threads)
 {
-    const int64_t n = sw__cpu_elements(d);
+    const int64_t n = sw__desc_elements(d);
     int64_t bad = n;
 #pragma omp parallel for num_threads(threads) schedule(static) reduction(min : bad) if (threads > 1)
     for (int64_t e = 0; e < n; e++) {
@@ -131,7 +131,7 @@ static void add_rows(const sw__cpu_plan *p, void *const *ptr, int64_t r0, int64_
 {
     const sw__desc *const index = &p->d.in[0], *const dy = &p->d.in[1], *const dw = &p->d.out[0];
     const sw_dtype t = (sw_dtype)dw->dtype;
-    const int64_t n = sw__cpu_elements(index), ss = dy->stride[dy->rank - 1], os = dw->stride[1];
+    const int64_t n = sw__desc_elements(index), ss = dy->stride[dy->rank - 1], os = dw->stride[1];
     sw__desc rows = *dy; /* dy without its last axis */
     rows.rank--;
     for (int64_t e = 0; e < n; e++) {
@@ -163,7 +163,7 @@ static void clear(const sw__cpu_plan *p, void *const *ptr, int64_t r0, int64_t r
 static sw_status exec_embedding_grad(sw__cpu_plan *p, void *const *ptr)
 {
     const sw__desc *const dw = &p->d.out[0];
-    const int64_t rows = dw->dim[0], width = dw->dim[1], n = sw__cpu_elements(&p->d.in[0]);
+    const int64_t rows = dw->dim[0], width = dw->dim[1], n = sw__desc_elements(&p->d.in[0]);
     const int threads = sw__cpu_threads(p->cpu, (double)(n + rows) * (double)(width + 4));
     SW_TRY(check_indices(&p->d.in[0], ptr[0], rows, threads));
     const bool by_columns = width >= 32 * (int64_t)threads; /* else each thread owns a range of rows */

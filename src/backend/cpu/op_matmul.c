@@ -13,20 +13,10 @@ typedef struct matmul {
 
 /* ---- what is to be computed -------------------------------------------------------------------------------------- */
 
-/* Strides of axes of size 1 mean nothing: give them the value that makes the matrix look dense. */
-static void tidy(int64_t rows, int64_t cols, int64_t *rs, int64_t *cs)
-{
-    if (rows == 1 && cols == 1) *rs = *cs = 1;
-    else if (cols == 1) *cs = *rs == 1 ? rows : 1;
-    else if (rows == 1) *rs = *cs == 1 ? cols : 1;
-}
-
 /* A vector with gaps is not taken: oneDNN 3.7 computes with its neighbours. */
 static bool plain(int64_t rows, int64_t cols, int64_t rs, int64_t cs)
 {
-    if (rows == 1 && cols > 1) return cs == 1;
-    if (cols == 1 && rows > 1) return rs == 1;
-    tidy(rows, cols, &rs, &cs);
+    if (rows <= 1 || cols <= 1) return (cols <= 1 || cs == 1) && (rows <= 1 || rs == 1);
     return (cs == 1 && rs >= cols) || (rs == 1 && cs >= rows);
 }
 
@@ -50,57 +40,9 @@ bool sw__cpu_matmul_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
     return nested(t) && plain(t->dim[t->rank - 2], t->dim[t->rank - 1], t->stride[t->rank - 2], t->stride[t->rank - 1]);
 }
 
-/* Appends batch axis i, merged into the one before where all three walk both as one. */
-static void add_batch(sw__gemm *g, int64_t dim, int64_t a, int64_t b, int64_t c)
-{
-    const int l = g->rank - 1;
-    if (dim == 1) return;
-    if (l >= 0 && g->as[l] == a * dim && g->bs[l] == b * dim && g->cs[l] == c * dim) {
-        g->batch[l] *= dim;
-        g->as[l] = a;
-        g->bs[l] = b;
-        g->cs[l] = c;
-        return;
-    }
-    g->batch[g->rank] = dim;
-    g->as[g->rank] = a;
-    g->bs[g->rank] = b;
-    g->cs[g->rank++] = c;
-}
-
-/* The last batch axis becomes part of M where it leaves b alone and continues the rows of a and c. */
-static void fold(sw__gemm *g)
-{
-    const int l = g->rank - 1;
-    if (l < 0 || g->bs[l] != 0) return;
-    if (g->m == 1) {
-        g->am = g->as[l];
-        g->cm = g->cs[l];
-    } else if (g->as[l] != g->am * g->m || g->cs[l] != g->cm * g->m) {
-        return;
-    }
-    g->m *= g->batch[l];
-    g->rank--;
-}
-
 static void describe(const sw__op_desc *d, sw__gemm *g)
 {
-    const sw__desc *const a = &d->in[0], *const b = &d->in[1], *const c = &d->out[0];
-    const int r = c->rank;
-    g->m = c->dim[r - 2];
-    g->n = c->dim[r - 1];
-    g->k = a->dim[r - 1];
-    g->am = a->stride[r - 2];
-    g->ak = a->stride[r - 1];
-    g->bk = b->stride[r - 2];
-    g->bn = b->stride[r - 1];
-    g->cm = c->stride[r - 2];
-    g->cn = c->stride[r - 1];
-    for (int i = 0; i < r - 2; i++) add_batch(g, c->dim[i], a->stride[i], b->stride[i], c->stride[i]);
-    fold(g);
-    tidy(g->m, g->k, &g->am, &g->ak);
-    tidy(g->k, g->n, &g->bk, &g->bn);
-    tidy(g->m, g->n, &g->cm, &g->cn);
+    g->matrices = sw__matrices_of(d);
     g->bias = d->n_in > 2;
     g->bias_stride = g->bias && d->in[2].dim[0] > 1 ? d->in[2].stride[0] : 1;
     g->relu = d->op == SW_OP_MATMUL && d->attr->act.act == SW_ACT_RELU;
@@ -211,7 +153,7 @@ sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
     p->state = s;
     p->drop = drop;
     describe(&p->d, &s->g);
-    if (sw__cpu_elements(&p->d.out[0]) == 0) {
+    if (sw__desc_elements(&p->d.out[0]) == 0) {
         p->exec = exec_nothing;
         snprintf(p->note, sizeof p->note, "empty");
         return SW_OK;

@@ -174,7 +174,7 @@ static void plan_vector(sw__cpu_plan *p, pool *s)
         if (!s->copies[i]) continue;
         copies++;
         s->copy_at[i] = p->workspace;
-        p->workspace += sw__cpu_align((size_t)sw__cpu_elements(d) * sizeof(float));
+        p->workspace += sw__cpu_align((size_t)sw__desc_elements(d) * sizeof(float));
     }
     p->exec = exec_vector;
     snprintf(p->note, sizeof p->note, "%s:%s, %d %s", last ? "channels last" : "row-major",
@@ -190,7 +190,7 @@ sw_status sw__cpu_pool_plan(sw__cpu_plan *p)
     describe(p, s);
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
-    if (t == SW_F64 || sw__cpu_elements(&p->desc[0]) == 0) {
+    if (t == SW_F64 || sw__desc_elements(&p->desc[0]) == 0) {
         p->exec = exec_loops;
         snprintf(p->note, sizeof p->note, "loops:%s", sw_dtype_name(t));
         return SW_OK;

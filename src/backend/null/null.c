@@ -5,6 +5,7 @@
  * it checks: that every handle is one of its own and alive, that every transfer and every access of a launch lies
  * inside its buffer, that nothing is left when the device is closed. Downloads give zeros. */
 #include "backend/null/null.h"
+#include "backend/desc.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -344,17 +345,6 @@ static bool is_packed(const sw__desc *d)
     return n == 0 || expect == n;
 }
 
-static bool is_row_major(const sw__desc *d)
-{
-    int64_t stride = 1;
-    if (sw__dims_product(d->dim, d->rank) == 0) return true;
-    for (int i = d->rank - 1; i >= 0; i--) {
-        if (d->dim[i] > 1 && d->stride[i] != stride) return false;
-        stride *= d->dim[i];
-    }
-    return true;
-}
-
 /* A library of matrix products takes either of the last two axes as the one that runs along memory. */
 static bool null_op_accepts(void *dev, const sw__op_desc *d, int i)
 {
@@ -362,7 +352,7 @@ static bool null_op_accepts(void *dev, const sw__op_desc *d, int i)
     const sw__desc *const x = &d->in[i];
     if ((d->op == SW_OP_DOT || d->op == SW_OP_MATMUL) && i < 2)
         return x->stride[x->rank - 1] == 1 || x->stride[x->rank - 2] == 1;
-    return null_traits.channels_last[d->op] ? is_packed(x) : is_row_major(x);
+    return null_traits.channels_last[d->op] ? is_packed(x) : sw__desc_row_major(x);
 }
 
 static size_t op_need(const sw__desc *d)

@@ -89,8 +89,3 @@ int64_t sw__big_workspace(sw__gpu_plan *p, int64_t bytes)
     p->workspace += ((size_t)bytes + 127) & ~(size_t)127;
     return (int64_t)at;
 }
-
-int64_t sw__big_elements(const sw__desc *d)
-{
-    return sw__dims_product(d->dim, d->rank);
-}

@@ -4,6 +4,7 @@
 #ifndef SW_BACKEND_GPU_OPS_BIG_H
 #define SW_BACKEND_GPU_OPS_BIG_H
 
+#include "backend/desc.h"
 #include "backend/gpu/gpu.h"
 
 /* ---- asking for a kernel and launching it ---------------------------------------------------------------------- */
@@ -33,7 +34,6 @@ static inline int64_t sw__acc_bytes(sw_dtype t) { return t == SW_F64 ? 8 : 4; }
 
 /* A piece of the workspace of this plan: its byte offset. Pieces of one plan lie beside each other. */
 int64_t sw__big_workspace(sw__gpu_plan *p, int64_t bytes);
-int64_t sw__big_elements(const sw__desc *d);
 static inline int64_t sw__div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* A workspace is not to be larger than this, where that can be helped. */
@@ -47,12 +47,10 @@ typedef struct sw__product {
     sw_dtype type;
     int a, b, c, bias;         /* bias -1: none */
     int64_t a_at, b_at, c_at;
-    int64_t m, n, k, am, ak, bk, bn, cm, cn;
     int64_t bias_at, bias_s;   /* bytes; stride of bias */
     bool bias_rows;            /* bias goes with m instead; rows.c only */
     bool relu;
-    int rank;                  /* batch axes: at most two for the functions below */
-    int64_t batch[SW_MAX_RANK], as[SW_MAX_RANK], bs[SW_MAX_RANK], cs[SW_MAX_RANK];
+    SW_MATRICES_MEMBER;        /* at most two batch axes for the functions below */
 } sw__product;
 
 sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g);

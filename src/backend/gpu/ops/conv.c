@@ -147,7 +147,7 @@ static sw_status plan_grad_x(sw__gpu_plan *p, const sw__window *f)
 sw_status sw__gpu_conv_plan(sw__gpu_plan *p)
 {
     const sw__window w = describe(p);
-    if (sw__big_elements(&p->d.out[0]) == 0) {
+    if (sw__desc_elements(&p->d.out[0]) == 0) {
         snprintf(p->note, sizeof p->note, "empty");
         return SW_OK;
     }

@@ -1,27 +1,17 @@
 /* custom.c: a user's op (CUSTOM, CUSTOM_GRAD) as one launch of the text that was registered for this kind of device.
  * One of the ops of gpu_op.c; kernels by hand are in gpu_source.c. */
 #include "backend/gpu/gpu.h"
+#include "backend/desc.h"
 #include "backend/source.h"
 
 #include <stdio.h>
 
 #define USUAL_GROUP 256
 
-static bool row_major(const sw__desc *d)
-{
-    int64_t stride = 1;
-    if (sw__dims_product(d->dim, d->rank) == 0) return true;
-    for (int i = d->rank - 1; i >= 0; i--) {
-        if (d->dim[i] > 1 && d->stride[i] != stride) return false;
-        stride *= d->dim[i];
-    }
-    return true;
-}
-
 bool sw__gpu_custom_accepts(const sw__gpu *g, const sw__op_desc *d, int i)
 {
     (void)g;
-    return row_major(&d->in[i]);
+    return sw__desc_row_major(&d->in[i]);
 }
 
 /* Groups of the wished size, or of swoop's. */
@@ -47,7 +37,7 @@ sw_status sw__gpu_custom_plan(sw__gpu_plan *p)
     sw__gpu_arg args[SW__SOURCE_MAX_ARGS];
     int n = 0;
     for (int i = 0; i < p->n_bind; i++)
-        if (!row_major(&p->desc[i])) return sw__fail(SW_ERR_UNSUPPORTED, "tensor %d is not dense and row-major", i + 1);
+        if (!sw__desc_row_major(&p->desc[i])) return sw__fail(SW_ERR_UNSUPPORTED, "tensor %d is not dense and row-major", i + 1);
     SW_TRY(sw__source_grid(&p->d, &grid));
     if (grid.items == 0) return SW_OK;
     SW_TRY(split(p, own->local, grid.items, &groups, &local));

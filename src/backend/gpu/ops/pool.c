@@ -110,7 +110,7 @@ static sw_status plan_elements(sw__gpu_plan *p, int r, const sw__desc *x, const 
 {
     const sw__target *const t = &p->gpu->target;
     const sw__desc *const out = &p->d.out[0];
-    const int64_t count = sw__big_elements(out) / out->dim[0];
+    const int64_t count = sw__desc_elements(out) / out->dim[0];
     const bool c_fast = out->dim[1] > 1 && out->stride[1] == 1;
     const int items = SW_MIN(SW_MIN(t->serial ? 64 : 256, t->max_group), t->max_local[0]);
     if (count > INT32_MAX - items) return sw__fail(SW_ERR_UNSUPPORTED, "one image has %lld elements", (long long)count);
@@ -133,7 +133,7 @@ sw_status sw__gpu_pool_plan(sw__gpu_plan *p)
     const sw__desc *const out = &p->d.out[0];
     const sw__desc *const x = roles[r].grad ? out : &p->desc[roles[r].x];
     const sw__desc *const y = roles[r].grad ? &p->desc[roles[r].dy] : out;
-    if (sw__big_elements(out) == 0) {
+    if (sw__desc_elements(out) == 0) {
         snprintf(p->note, sizeof p->note, "empty");
         return SW_OK;
     }

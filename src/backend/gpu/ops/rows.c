@@ -121,19 +121,8 @@ static sw__product transposed(const sw__product *g)
     t.b = g->a;
     t.a_at = g->b_at;
     t.b_at = g->a_at;
-    t.m = g->n;
-    t.n = g->m;
-    t.am = g->bn;
-    t.ak = g->bk;
-    t.bk = g->ak;
-    t.bn = g->am;
-    t.cm = g->cn;
-    t.cn = g->cm;
+    t.matrices = sw__matrices_transposed(&g->matrices);
     t.bias_rows = !g->bias_rows;
-    for (int i = 0; i < g->rank; i++) {
-        t.as[i] = g->bs[i];
-        t.bs[i] = g->as[i];
-    }
     return t;
 }
 
