@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 /* timeout: 600 */
+/* needs: OPENCL */
 
 static char folder[256];
 
