@@ -57,6 +57,13 @@ typedef struct sw__backend {
     /* makes ready to run what kernel_build and op_plan gave since the last time: compilers like many kernels at once.
      * NULL: they are ready at once. Not called for plans that are never run */
     sw_status (*build)(void *dev);
+    /* replay: what is launched between begin and end is recorded instead of run, and replay runs all of it with one call;
+     * buffers must stay where they are. A step is recorded after it ran once, so that all is there which libraries make
+     * at the first use. end comes also after a launch that failed: *recording is then NULL. NULL: nothing is recorded */
+    sw_status (*record_begin)(void *dev);
+    sw_status (*record_end)(void *dev, bool failed, void **recording);
+    sw_status (*replay)(void *dev, void *recording);
+    void (*recording_free)(void *dev, void *recording);
     /* a user's kernels by hand (swoop/kernel.h), ready to launch when built. NULL: the backend takes none */
     sw_status (*source_build)(void *dev, const sw_kernel_source *s, void **built);
     void (*source_free)(void *dev, void *built);

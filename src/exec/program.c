@@ -6,6 +6,7 @@ void sw_program_free(sw_program *p)
 {
     if (!p) return;
     const sw__backend *b = p->device->backend;
+    if (p->recording) b->recording_free(p->device->dev, p->recording);
     for (uint32_t i = 0; i < p->n_launches; i++) {
         sw__launch *l = &p->launches[i];
         if (!l->built || l->shared) continue;
@@ -124,11 +125,35 @@ static sw_status launch_timed(sw_program *p, uint32_t i)
     return SW_OK;
 }
 
+static sw_status launch_all(sw_program *p)
+{
+    for (uint32_t i = 0; i < p->n_launches; i++) SW_TRY(p->profile ? launch_timed(p, i) : launch(p, &p->launches[i]));
+    return SW_OK;
+}
+
+static sw_status record(sw_program *p)
+{
+    const sw__backend *b = p->device->backend;
+    SW_TRY(b->record_begin(p->device->dev));
+    const sw_status st = launch_all(p);
+    const sw_status ended = b->record_end(p->device->dev, st != SW_OK, &p->recording);
+    return st != SW_OK ? st : ended;
+}
+
+/* One run is launched kernel by kernel; from the second on the backend replays a recording, if it makes one. */
+static sw_status run_once(sw_program *p)
+{
+    const sw__backend *b = p->device->backend;
+    if (p->profile || p->runs == 0 || !b->record_begin) return launch_all(p);
+    if (!p->recording) SW_TRY(record(p));
+    return b->replay(p->device->dev, p->recording);
+}
+
 sw_status sw_program_run(sw_program *p)
 {
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
     SW_TRY(sw__program_build(p));
-    for (uint32_t i = 0; i < p->n_launches; i++) SW_TRY(p->profile ? launch_timed(p, i) : launch(p, &p->launches[i]));
+    SW_TRY(run_once(p));
     p->runs++;
     if (p->runs % SW__RUNS_AHEAD != 0) return SW_OK; /* whoever reads a result waits for it */
     return p->device->backend->sync(p->device->dev);

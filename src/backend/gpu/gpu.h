@@ -21,6 +21,7 @@ typedef struct sw__gpu_value {
     union { int32_t i32; int64_t i64; float f32; } raw;
 } sw__gpu_value;
 
+typedef struct sw__gpu_plan sw__gpu_plan;
 typedef struct sw__gpu_driver {
     /* Compiles a whole program (prelude included). On failure the compiler's log is the error message. */
     sw_status (*compile)(void *dev, const char *text, void **module);
@@ -38,12 +39,14 @@ typedef struct sw__gpu_driver {
     sw_status (*download)(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes);
     sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);
     sw_status (*finish)(void *dev); /* waits for all that was launched */
+    /* Plans an op by a vendor's library: adds its calls (sw__gpu_add_call), sets workspace and note. Where it fails with
+     * SW_ERR_UNSUPPORTED, which takes back nothing, the op is planned on our kernels. NULL: there is no library. */
+    sw_status (*library)(void *dev, sw__gpu_plan *p);
 } sw__gpu_driver;
 
 /* ---- device -------------------------------------------------------------------------------------------------------- */
 
 typedef struct sw__gpu_kernel sw__gpu_kernel;
-typedef struct sw__gpu_plan sw__gpu_plan;
 typedef struct sw__gpu {
     const sw__gpu_driver *driver;
     void *dev;                 /* the driver's */
@@ -58,6 +61,7 @@ typedef struct sw__gpu {
     bool checked;              /* something that may report ran since the last look */
     char *read_from, *write_to; /* folders of kernels, or NULL; gpu_folder.c */
     uint64_t compiled, cached; /* programs compiled, and loaded from the cache: for logs and tests */
+    uint64_t refused;          /* ops that the vendor's library did not take */
 } sw__gpu;
 
 /* target, key, driver, dev, backend are filled in by the caller. */
@@ -106,8 +110,17 @@ typedef enum sw__gpu_arg_kind {
 } sw__gpu_arg_kind;
 typedef struct sw__gpu_arg { uint8_t kind; int32_t bind; size_t at; int64_t i; float f; } sw__gpu_arg;
 
+/* A call of a vendor's library in place of a kernel (CLBlast, cuBLASLt, cuDNN). exec puts work into the driver's queue:
+ * it neither allocates nor chooses nor waits; bind as the plan's: inputs, outputs, workspace. */
+typedef struct sw__gpu_call {
+    sw_status (*exec)(void *dev, void *data, const sw__bind *bind);
+    void (*free)(void *dev, void *data);
+    void *data;
+} sw__gpu_call;
+
 #define SW_GPU_MAX_ARGS 40
 typedef struct sw__gpu_launch {
+    sw__gpu_call call;     /* where exec is set; the rest is then unused */
     sw__gpu_kernel *kernel;
     uint32_t groups[3], local[3];
     int n_args;
@@ -135,6 +148,8 @@ struct sw__gpu_plan {
  * arguments, in the order of the entry's parameters. */
 sw_status sw__gpu_add(sw__gpu_plan *p, sw__gpu_kernel *k, uint32_t groups_x, uint32_t groups_y, uint32_t groups_z,
                       uint32_t local_x, uint32_t local_y, uint32_t local_z, const sw__gpu_arg *args, int n_args);
+/* Adds a library's call: the plan owns its data from here on, also if this fails. */
+sw_status sw__gpu_add_call(sw__gpu_plan *p, sw__gpu_call call);
 #define SW_GPU_BIND(I) { .kind = SW_GPU_BUFFER, .bind = (I) }
 #define SW_GPU_INT(V) { .kind = SW_GPU_I64, .i = (V) }
 #define SW_GPU_FLOAT(V) { .kind = SW_GPU_F32, .f = (V) }

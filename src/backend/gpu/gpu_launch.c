@@ -67,20 +67,36 @@ void sw__gpu_plan_free(sw__gpu_plan *p)
         break;
     }
     for (int i = 0; i < p->n_launches; i++) {
-        sw__gpu_unwant(p->gpu, p->launch[i].kernel);
-        sw__free(p->launch[i].arg);
+        const sw__gpu_launch *const l = &p->launch[i];
+        if (l->call.exec != NULL) l->call.free(p->gpu->dev, l->call.data);
+        else sw__gpu_unwant(p->gpu, l->kernel);
+        sw__free(l->arg);
     }
     sw__free(p->launch);
     sw__free(p->name);
     sw__free(p);
 }
 
+static sw_status one_more(sw__gpu_plan *p)
+{
+    size_t cap = (size_t)p->cap_launches;
+    const sw_status st = sw__grow(&p->launch, &cap, (size_t)p->n_launches + 1, sizeof *p->launch, "a plan's launches");
+    p->cap_launches = (int)cap;
+    return st;
+}
+
+sw_status sw__gpu_add_call(sw__gpu_plan *p, sw__gpu_call call)
+{
+    const sw_status st = one_more(p);
+    if (st == SW_OK) p->launch[p->n_launches++] = (sw__gpu_launch){.call = call};
+    else call.free(p->gpu->dev, call.data);
+    return st;
+}
+
 sw_status sw__gpu_add(sw__gpu_plan *p, sw__gpu_kernel *k, uint32_t groups_x, uint32_t groups_y, uint32_t groups_z,
                       uint32_t local_x, uint32_t local_y, uint32_t local_z, const sw__gpu_arg *args, int n_args)
 {
-    size_t cap = (size_t)p->cap_launches;
-    sw_status st = sw__grow(&p->launch, &cap, (size_t)p->n_launches + 1, sizeof *p->launch, "a plan's launches");
-    p->cap_launches = (int)cap;
+    sw_status st = one_more(p);
     if (st == SW_OK && n_args > SW_GPU_MAX_ARGS)
         st = sw__fail(SW_ERR_DEVICE, "a kernel with %d arguments", n_args);
     sw__gpu_arg *copy = NULL;
@@ -133,6 +149,10 @@ sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind)
     sw__gpu *const g = p->gpu;
     for (int i = 0; i < p->n_launches; i++) {
         const sw__gpu_launch *const l = &p->launch[i];
+        if (l->call.exec != NULL) {
+            SW_TRY(l->call.exec(g->dev, l->call.data, bind));
+            continue;
+        }
         sw__gpu_value v[2 * SW_GPU_MAX_ARGS];
         int n = 0;
         for (int k = 0; k < l->n_args; k++) n += resolve(p, &l->arg[k], bind, &v[n]);

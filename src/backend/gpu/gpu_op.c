@@ -30,6 +30,21 @@ bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i)
     return op->accepts == NULL || op->accepts(g, d, i);
 }
 
+/* A vendor's library where it takes the op, our kernels otherwise: which is no failure, but is counted, and told in the
+ * log. A folder of kernels holds all of a program: none is left to a library. */
+static sw_status plan_op(sw__gpu_plan *p)
+{
+    const sw__gpu_driver *const driver = p->gpu->driver;
+    if (driver->library != NULL && p->gpu->read_from == NULL && p->gpu->write_to == NULL) {
+        const sw_status st = driver->library(p->gpu->dev, p);
+        if (st != SW_ERR_UNSUPPORTED) return st;
+        p->gpu->refused++;
+        sw__log(SW_LOG_DEBUG, "%s: %s '%s' on our kernels: %s", p->gpu->backend, sw__op_table[p->d.op].name, p->name,
+                sw_error());
+    }
+    return sw__gpu_ops[p->d.op].plan(p);
+}
+
 sw_status sw__gpu_op_plan(sw__gpu *g, const sw__op_desc *d, void **plan, size_t *workspace)
 {
     const char *const op = sw__op_table[d->op].name;
@@ -46,7 +61,7 @@ sw_status sw__gpu_op_plan(sw__gpu *g, const sw__op_desc *d, void **plan, size_t 
     p->d.out = p->desc + d->n_in;
     p->d.name = p->name;
     p->n_bind = d->n_in + d->n_out;
-    const sw_status st = sw__gpu_ops[d->op].plan(p);
+    const sw_status st = plan_op(p);
     if (st != SW_OK) {
         sw__prefix(st, "%s: %s '%s'", g->backend, op, p->name);
         sw__gpu_plan_free(p);
