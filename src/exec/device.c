@@ -144,3 +144,8 @@ const sw_device_properties *sw_device_info(const sw_device *d)
 {
     return d ? &d->info : NULL;
 }
+
+int sw_device_tuned(const sw_device *d, sw_tuned *out, int max)
+{
+    return d && d->backend->tuned ? d->backend->tuned(d->dev, out, max) : 0;
+}

@@ -1,0 +1,403 @@
+/* gpu_tune.c: the trial: of the products and convolutions of a program nobody has measured yet, those that matter are run in
+ * each of their variants on scratch memory, within a budget of time, before the program is planned. Called by
+ * exec/compile.c; what is found goes to gpu_choice.c. See tune.h. */
+#include "backend/gpu/tune.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define BUDGET 2.0        /* seconds of a program, compilers included; the last one that was begun is waited for */
+#define MOST_OPS 8        /* measured in a program */
+#define SHARE 0.95        /* … or as many as do this part of its arithmetic */
+#define LEAST_FLOPS 2e6   /* smaller ones are a matter of microseconds, whichever way */
+#define GAIN 0.95         /* of the rules' time: what does not reach it is noise */
+#define LIBRARY_START 0.5 /* seconds that a library may cost every process, once */
+enum { RUNS = 7, CONFIRMING = 3 };
+
+typedef struct candidate { const sw__op_desc *d; char *key; double flops, total; } candidate;
+typedef struct candidates { candidate *list; size_t n, capacity; double flops; } candidates;
+
+/* One op's trial. Its plans stay until the last op is done: others may want the same kernels. */
+typedef struct trial {
+    sw__gpu *g;
+    sw__gpu_plan **plans;
+    size_t n_plans, capacity, first; /* first: of this op */
+    double end, compiling;           /* when to stop; seconds that the last compilation took */
+    sw__bind bind[SW__GPU_MAX_REFS + 1];
+    size_t workspace;
+    int n_bind;
+} trial;
+
+/* ---- scratch memory ------------------------------------------------------------------------------------------------------ */
+
+/* From the first to the last element; 0: it cannot be told. */
+static size_t extent(const sw__desc *d)
+{
+    size_t last = 0;
+    for (int i = 0; i < d->rank; i++) {
+        if (d->stride[i] < 0 || d->dim[i] < 1) return 0;
+        last += (size_t)(d->dim[i] - 1) * (size_t)d->stride[i];
+    }
+    return (last + 1) * sw_dtype_size((sw_dtype)d->dtype);
+}
+
+static void give_back(const trial *t, sw__bind *b)
+{
+    if (b->buffer != NULL) t->g->driver->release(t->g->dev, b->buffer);
+    *b = (sw__bind){0};
+}
+
+static void drop_buffers(trial *t)
+{
+    for (int i = 0; i <= t->n_bind; i++) give_back(t, &t->bind[i]);
+    t->n_bind = 0;
+    t->workspace = 0;
+}
+
+/* Numbers that are neither zero nor denormal: bytes 0x3c are 0.0115 in f32 and bf16, 1.06 in f16. */
+static sw_status make_buffer(const trial *t, sw__bind *b, size_t bytes)
+{
+    SW_TRY(t->g->driver->alloc(t->g->dev, bytes, &b->buffer));
+    return t->g->driver->fill(t->g->dev, b->buffer, 0, bytes, 0x3c);
+}
+
+static sw_status make_buffers(trial *t, const sw__op_desc *d)
+{
+    t->n_bind = d->n_in + d->n_out;
+    for (int i = 0; i < t->n_bind; i++) {
+        const size_t bytes = extent(i < d->n_in ? &d->in[i] : &d->out[i - d->n_in]);
+        if (bytes == 0) return sw__fail(SW_ERR_UNSUPPORTED, "a tensor of another layout than trials know");
+        SW_TRY(make_buffer(t, &t->bind[i], bytes));
+    }
+    return SW_OK;
+}
+
+static sw_status make_workspace(trial *t, size_t bytes)
+{
+    if (bytes <= t->workspace) return SW_OK;
+    give_back(t, &t->bind[t->n_bind]);
+    t->workspace = 0;
+    SW_TRY(make_buffer(t, &t->bind[t->n_bind], bytes));
+    t->workspace = bytes;
+    return SW_OK;
+}
+
+/* ---- plans --------------------------------------------------------------------------------------------------------------- */
+
+static bool same_arg(const sw__gpu_arg *a, const sw__gpu_arg *b)
+{
+    return a->kind == b->kind && a->bind == b->bind && a->at == b->at && a->i == b->i && !(a->f < b->f) && !(a->f > b->f);
+}
+
+static bool same_launch(const sw__gpu_launch *a, const sw__gpu_launch *b)
+{
+    if (a->kernel != b->kernel || a->n_args != b->n_args || a->call.exec != NULL || b->call.exec != NULL) return false;
+    for (int i = 0; i < 3; i++)
+        if (a->groups[i] != b->groups[i] || a->local[i] != b->local[i]) return false;
+    for (int i = 0; i < a->n_args; i++)
+        if (!same_arg(&a->arg[i], &b->arg[i])) return false;
+    return true;
+}
+
+/* Another variant that comes to the same. */
+static bool is_known(const trial *t, const sw__gpu_plan *p)
+{
+    for (size_t i = t->first; i < t->n_plans; i++) {
+        const sw__gpu_plan *const q = t->plans[i];
+        bool same = q->n_launches == p->n_launches;
+        for (int l = 0; l < p->n_launches && same; l++) same = same_launch(&p->launch[l], &q->launch[l]);
+        if (same) return true;
+    }
+    return false;
+}
+
+static bool calls_library(const sw__gpu_plan *p)
+{
+    for (int i = 0; i < p->n_launches; i++)
+        if (p->launch[i].call.exec != NULL) return true;
+    return false;
+}
+
+/* A plan of this variant, ready to run; *out NULL: it comes to the same as an earlier one, or is the library's. */
+static sw_status make_plan(trial *t, const sw__op_desc *d, int variant, sw__gpu_plan **out)
+{
+    sw__gpu_plan *p = NULL;
+    *out = NULL;
+    SW_TRY(sw__grow(&t->plans, &t->capacity, t->n_plans + 1, sizeof(sw__gpu_plan *), "a trial's plans"));
+    SW_TRY(sw__gpu_op_plan_as(t->g, d, variant, &p));
+    const bool library = (variant & SW__GPU_LIBRARY) != 0;
+    if (is_known(t, p) || calls_library(p) != library) {
+        sw__gpu_plan_free(p);
+        return SW_OK;
+    }
+    const double start = sw__now();
+    sw_status st = sw__gpu_build(t->g);
+    t->compiling = SW_MAX(sw__now() - start, t->compiling / 2);
+    if (st == SW_OK) st = make_workspace(t, p->workspace);
+    if (st != SW_OK) { /* a kernel that does not compile must not be asked for any more */
+        sw__gpu_plan_free(p);
+        return st;
+    }
+    t->plans[t->n_plans++] = *out = p;
+    return SW_OK;
+}
+
+/* ---- time ---------------------------------------------------------------------------------------------------------------- */
+
+sw_status sw__gpu_run_timed(sw__gpu_plan *p, const sw__bind *bind, double *seconds)
+{
+    const sw__gpu_driver *const driver = p->gpu->driver;
+    void *const dev = p->gpu->dev;
+    *seconds = 0;
+    if (driver->timer != NULL) {
+        SW_TRY(driver->timer(dev, seconds));
+        const sw_status st = sw__gpu_plan_run(p, bind);
+        const sw_status after = driver->timer(dev, NULL);
+        return st != SW_OK ? st : after;
+    }
+    SW_TRY(driver->finish(dev));
+    const double start = sw__now();
+    SW_TRY(sw__gpu_plan_run(p, bind));
+    SW_TRY(driver->finish(dev));
+    *seconds = sw__now() - start;
+    return SW_OK;
+}
+
+/* The shortest of some runs; fewer where it is clear that it will not be below `beat` (0: nothing to beat). */
+static sw_status time_plan(const trial *t, sw__gpu_plan *p, double beat, int runs, double *shortest)
+{
+    double once = 0, spent = 0;
+    SW_TRY(sw__gpu_run_timed(p, t->bind, &once)); /* the first run of a kernel may cost more */
+    *shortest = once;
+    for (int i = 0; i < runs; i++) {
+        SW_TRY(sw__gpu_run_timed(p, t->bind, &once));
+        *shortest = i == 0 ? once : SW_MIN(once, *shortest);
+        spent += once;
+        if (beat > 0 && *shortest > 1.5 * beat) break;
+        if (spent > 0.1 && i > 0) break;
+    }
+    return SW_OK;
+}
+
+/* Seconds of a run among many, by the host's clock: what a step pays, launching included. */
+static sw_status time_stream(const trial *t, sw__gpu_plan *p, double *seconds)
+{
+    sw__gpu *const g = t->g;
+    for (int times = 1; times <= 1024; times *= 4) {
+        SW_TRY(g->driver->finish(g->dev));
+        const double start = sw__now();
+        for (int i = 0; i < times; i++) SW_TRY(sw__gpu_plan_run(p, t->bind));
+        SW_TRY(g->driver->finish(g->dev));
+        const double one = (sw__now() - start) / times;
+        *seconds = times == 1 ? one : SW_MIN(one, *seconds);
+        if (one * times > 0.1) break;
+    }
+    return SW_OK;
+}
+
+/* ---- the trial of an op -------------------------------------------------------------------------------------------------- */
+
+typedef struct found { sw__gpu_plan *rule, *best; double rule_time, best_time; } found;
+
+/* All variants that there is time for. One that fails (memory, a compiler) is left out; variant 0 must not. */
+static sw_status try_variants(trial *t, const candidate *c, found *f)
+{
+    const int n = SW_MIN(sw__gpu_ops[c->d->op].variants(t->g, c->d), SW__GPU_MOST_VARIANTS);
+    for (int v = 0; v < n; v++) {
+        sw__gpu_plan *p = NULL;
+        double time = 0;
+        if (v > 0 && sw__now() + t->compiling > t->end) break;
+        sw_status st = make_plan(t, c->d, v, &p);
+        if (st == SW_OK && p != NULL) st = time_plan(t, p, f->best_time, RUNS, &time);
+        if (st != SW_OK && v == 0) return st;
+        if (st != SW_OK) sw__log(SW_LOG_DEBUG, "%s: variant %d of %s is left out: %s", t->g->backend, v, c->key, sw_error());
+        if (p == NULL && v == 0) return sw__fail(SW_ERR_UNSUPPORTED, "a library has it");
+        if (st != SW_OK || p == NULL) continue;
+        sw__log(SW_LOG_TRACE, "%s: %s: variant %d, %s: %.1f us", t->g->backend, c->key, v, p->note, time * 1e6);
+        if (v == 0) *f = (found){.rule = p, .rule_time = time};
+        if (v > 0 && time >= f->best_time) continue;
+        f->best = p;
+        f->best_time = time;
+    }
+    return SW_OK;
+}
+
+/* What looked faster has to be so again, beside the rules' variant. */
+static sw_status confirm(const trial *t, found *f)
+{
+    if (f->best != f->rule && f->best_time < GAIN * f->rule_time) {
+        double rule = 0, best = 0;
+        SW_TRY(time_plan(t, f->rule, 0, CONFIRMING, &rule));
+        SW_TRY(time_plan(t, f->best, 0, CONFIRMING, &best));
+        f->rule_time = SW_MIN(f->rule_time, rule);
+        f->best_time = SW_MIN(f->best_time, best);
+        if (best < GAIN * rule && f->best_time < GAIN * f->rule_time) return SW_OK;
+    }
+    f->best = f->rule;
+    f->best_time = f->rule_time;
+    return SW_OK;
+}
+
+/* The library beside our best, where there is one that takes the op. */
+static sw_status try_library(trial *t, const candidate *c, const found *f, sw__gpu_choice *out)
+{
+    const sw__gpu_driver *const driver = t->g->driver;
+    const char *const name = driver->library_name != NULL ? driver->library_name(t->g->dev) : NULL;
+    sw__gpu_plan *p = NULL;
+    double ours = 0, start = 0;
+    if (name == NULL) return SW_OK;
+    t->g->tuning->library_tried = true;
+    SW_TRY(make_plan(t, c->d, SW__GPU_LIBRARY, &p));
+    if (p == NULL) return SW_OK;
+    SW_TRY(time_stream(t, f->best, &ours));
+    SW_TRY(time_stream(t, p, &out->library));
+    if (out->library >= GAIN * ours) return SW_OK;
+    SW_TRY(driver->library_start(t->g->dev, c->d, &start));
+    if (start > LIBRARY_START) {
+        sw__log(SW_LOG_INFO, "%s: %s would be faster for %s, but costs %.1f s at the start of every process", t->g->backend,
+                name, c->key, start);
+        return SW_OK;
+    }
+    out->variant |= SW__GPU_LIBRARY;
+    snprintf(out->note, sizeof out->note, "%s", p->note);
+    return SW_OK;
+}
+
+static sw_status measure(trial *t, const candidate *c, sw__gpu_choice *out)
+{
+    found f = {0};
+    t->first = t->n_plans;
+    sw_status st = make_buffers(t, c->d);
+    if (st == SW_OK) st = try_variants(t, c, &f);
+    if (st == SW_OK) st = confirm(t, &f);
+    if (st == SW_OK) {
+        *out = (sw__gpu_choice){.variant = f.best->variant, .rule = f.rule_time, .best = f.best_time, .flops = c->flops};
+        snprintf(out->note, sizeof out->note, "%s", f.best->note);
+        if (t->g->tuning->all && try_library(t, c, &f, out) != SW_OK)
+            sw__log(SW_LOG_INFO, "%s: the library is not used for %s: %s", t->g->backend, c->key, sw_error());
+    }
+    const sw_status rest = t->g->driver->finish(t->g->dev); /* nothing may be at work on what is given back */
+    drop_buffers(t);
+    return st != SW_OK ? st : rest;
+}
+
+/* ---- the ops of a program -------------------------------------------------------------------------------------------------- */
+
+static int by_arithmetic(const void *pa, const void *pb)
+{
+    const candidate *const a = pa, *const b = pb;
+    if (a->total < b->total || a->total > b->total) return a->total < b->total ? 1 : -1;
+    return strcmp(a->key, b->key);
+}
+
+static sw_status add_candidate(sw__gpu *g, candidates *cs, const sw__op_desc *d, double flops)
+{
+    const sw__gpu_op *const op = &sw__gpu_ops[d->op];
+    sw__text key = {0};
+    if (op->variants == NULL || flops < LEAST_FLOPS || op->variants(g, d) < 2) return SW_OK;
+    if (!sw__gpu_op_key(d, &key)) return sw__no_memory(key.len, "an op's name");
+    if (key.s == NULL) return SW_OK;
+    candidate *c = NULL;
+    for (size_t i = 0; i < cs->n && c == NULL; i++)
+        if (strcmp(cs->list[i].key, key.s) == 0) c = &cs->list[i];
+    sw_status st = SW_OK;
+    const sw__gpu_choice *const known = sw__gpu_find_choice(g, key.s);
+    if (c == NULL && (known == NULL || (g->tuning->all && *known->note == '\0'))) {
+        st = sw__grow(&cs->list, &cs->capacity, cs->n + 1, sizeof *cs->list, "the ops of a program");
+        if (st == SW_OK) {
+            c = &cs->list[cs->n++];
+            *c = (candidate){.d = d, .key = key.s, .flops = flops};
+            key = (sw__text){0};
+        }
+    }
+    sw__text_free(&key);
+    if (c != NULL) {
+        c->total += flops;
+        cs->flops += flops;
+    }
+    return st;
+}
+
+static void tell(sw__gpu *g, int measured, int faster, double best, double seconds)
+{
+    if (measured == 0) return;
+    sw__log(SW_LOG_INFO, "%s: tuned %d products and convolutions in %.1f s: %d faster than the rules%s", g->backend, measured,
+            seconds, faster, faster > 0 ? "" : ", which stay");
+    if (faster > 0) sw__log(SW_LOG_INFO, "%s: the one that gains most is %.2f times as fast", g->backend, best);
+}
+
+/* Those that matter are measured while there is time; all get an entry, so that the next process does the same. */
+static sw_status decide(trial *t, const candidates *cs, bool may_measure)
+{
+    sw__gpu_tuning *const k = t->g->tuning;
+    const double start = sw__now();
+    double covered = 0, most = 1;
+    int measured = 0, faster = 0;
+    t->end = start + (k->all ? 1e9 : BUDGET);
+    for (size_t i = 0; i < cs->n; i++) {
+        const candidate *const c = &cs->list[i];
+        sw__gpu_choice choice = {.flops = c->flops};
+        const bool matters = k->all || (i < MOST_OPS && covered < SHARE * cs->flops);
+        if (may_measure && matters && sw__now() + t->compiling < t->end) {
+            const sw_status st = measure(t, c, &choice);
+            if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: %s is not tuned: %s", t->g->backend, c->key, sw_error());
+            measured += st == SW_OK;
+            faster += choice.variant != 0;
+            if (choice.variant != 0) most = SW_MAX(most, choice.rule / choice.best);
+        }
+        covered += c->total;
+        SW_TRY(sw__gpu_choose(t->g, c->key, &choice));
+    }
+    k->measured += measured;
+    k->seconds += sw__now() - start;
+    tell(t->g, measured, faster, most, sw__now() - start);
+    return SW_OK;
+}
+
+static void hint(sw__gpu *g)
+{
+    sw__gpu_tuning *const k = g->tuning;
+    if (k->hinted || k->library_tried || g->driver->library_name == NULL) return;
+    k->hinted = true;
+    const char *const name = g->driver->library_name(g->dev);
+    if (name != NULL)
+        sw__log(SW_LOG_INFO, "%s: %s is installed, but whether it is faster on this device was never measured: swoop tune",
+                g->backend, name);
+}
+
+sw_status sw__gpu_tune(sw__gpu *g, const sw__op_desc *d, const double *flops, int n, bool may_measure)
+{
+    trial t = {.g = g};
+    candidates cs = {0};
+    sw_status st = SW_OK;
+    if (g->read_from != NULL || g->write_to != NULL) return SW_OK; /* a folder's kernels are those of the rules */
+    for (int i = 0; i < n && st == SW_OK; i++) st = add_candidate(g, &cs, &d[i], flops[i]);
+    if (st == SW_OK && cs.n > 0 && !g->tuning->never) {
+        qsort(cs.list, cs.n, sizeof *cs.list, by_arithmetic);
+        if (!g->tuning->all) hint(g);
+        st = decide(&t, &cs, may_measure);
+        sw__gpu_keep_choices(g, g->tuning->all);
+    }
+    for (size_t i = 0; i < t.n_plans; i++) sw__gpu_plan_free(t.plans[i]);
+    sw__free(t.plans);
+    for (size_t i = 0; i < cs.n; i++) sw__free(cs.list[i].key);
+    sw__free(cs.list);
+    return st;
+}
+
+int sw__gpu_tuned(const sw__gpu *g, sw_tuned *out, int max)
+{
+    int n = 0;
+    for (size_t i = 0; i < g->tuning->n; i++) {
+        const sw__gpu_choice *const c = &g->tuning->list[i];
+        if (*c->note == '\0') continue; /* not in this process */
+        if (out != NULL && n < max) {
+            out[n] = (sw_tuned){.flops = c->flops, .rule = c->rule, .best = c->best, .library = c->library,
+                                .faster = c->variant != 0};
+            snprintf(out[n].op, sizeof out[n].op, "%s", c->key);
+            snprintf(out[n].chosen, sizeof out[n].chosen, "%s", c->note);
+        }
+        n++;
+    }
+    return n;
+}
