@@ -5,7 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices, &cli_kernels };
+static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices, &cli_kernels,
+                                               &cli_tune };
 
 static const cli_command *find(const char *name)
 {

@@ -56,8 +56,14 @@ typedef struct sw_tuned {
     double rule, best, library;   /* seconds by the rules, by our fastest kernels, by the library; 0: not measured */
     bool faster;                  /* chosen is not what the rules say */
 } sw_tuned;
-/* What was measured since the device was opened, at most max entries; returns how many there are. */
-SW_API int sw_device_tuned(const sw_device *d, sw_tuned *out, int max);
+typedef struct sw_tune_result {
+    sw_tuned *ops;
+    int n;
+    char *table; /* the same as lines for a tuning table (docs/tuning.md); "" where nothing was measured */
+} sw_tune_result;
+/* What was measured since the device was opened. sw_tune_result_free. */
+SW_API sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out);
+SW_API void sw_tune_result_free(sw_tune_result *r);
 
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 

@@ -41,9 +41,9 @@ typedef struct sw__backend {
     void *(*host_pointer)(void *buffer); /* NULL where the host cannot address device memory */
     /* told of all whole ops of a program, and the arithmetic of each, before the first of them is planned: which way to do
      * them may be found out by trial. measure: now is the time for that, no training is under way. NULL: there is one way.
-     * tuned: what trials have measured, see sw_device_tuned */
+     * tuned: what trials have measured, for sw_device_tuned; the caller frees it also after a failure */
     sw_status (*tune)(void *dev, const sw__op_desc *d, const double *flops, int n, bool measure);
-    int (*tuned)(void *dev, sw_tuned *out, int max);
+    sw_status (*tuned)(void *dev, sw_tune_result *out);
     /* kernels of the IR. build: *workspace is what a launch needs at bind[n_buffers] */
     sw_status (*kernel_build)(void *dev, const sw__kernel *k, void **built, size_t *workspace);
     void (*kernel_free)(void *dev, void *built);

@@ -122,15 +122,9 @@ sw_status sw__gpu_choose(sw__gpu *g, const char *key, const sw__gpu_choice *c)
 
 /* ---- as text ----------------------------------------------------------------------------------------------------------- */
 
-void sw__gpu_write_choices(const sw__gpu *g, sw__text *out)
+void sw__gpu_write_choice(const sw__gpu_choice *c, sw__text *out)
 {
-    const sw__gpu_tuning *const t = g->tuning;
-    if (t->library_tried) sw__text_add(out, "library\n");
-    for (size_t i = 0; i < t->n; i++) {
-        const sw__gpu_choice *const c = &t->list[i];
-        if (c->table) continue;
-        sw__text_add(out, "%d %.1f %.1f %.1f %s\n", c->variant, c->rule * 1e6, c->best * 1e6, c->library * 1e6, c->key);
-    }
+    sw__text_add(out, "%d %.1f %.1f %.1f %s\n", c->variant, c->rule * 1e6, c->best * 1e6, c->library * 1e6, c->key);
 }
 
 typedef struct reading {
@@ -169,7 +163,7 @@ static sw_status read_line(sw__gpu *g, reading *r, const char *line)
     return sw__gpu_choose(g, p, &c);
 }
 
-/* Lines as sw__gpu_write_choices makes them; "[PATTERN]": those after it are for devices whose label matches, "version N":
+/* Lines as sw__gpu_write_choice makes them; "[PATTERN]": those after it are for devices whose label matches, "version N":
  * for these variants; # begins a remark. */
 static sw_status read_text(sw__gpu *g, reading *r, const char *text, size_t n)
 {
@@ -262,7 +256,9 @@ static sw_status write_file(const sw__gpu *g)
 {
     sw__text text = {0};
     char *const key = file_key(g);
-    sw__gpu_write_choices(g, &text);
+    if (g->tuning->library_tried) sw__text_add(&text, "library\n");
+    for (size_t i = 0; i < g->tuning->n; i++)
+        if (!g->tuning->list[i].table) sw__gpu_write_choice(&g->tuning->list[i], &text);
     sw_status st = key == NULL || text.failed ? sw__no_memory(text.len, "the tuning file") : SW_OK;
     if (st == SW_OK && text.len > 0) st = sw__kcache_put(key, strlen(key), text.s, text.len); // NOLINT(clang-analyzer-core.NonNullParamChecker): checked
     sw__text_free(&text);

@@ -385,19 +385,32 @@ sw_status sw__gpu_tune(sw__gpu *g, const sw__op_desc *d, const double *flops, in
     return st;
 }
 
-int sw__gpu_tuned(const sw__gpu *g, sw_tuned *out, int max)
+static void fill_row(const sw__gpu_choice *c, sw_tuned *out)
 {
-    int n = 0;
-    for (size_t i = 0; i < g->tuning->n; i++) {
-        const sw__gpu_choice *const c = &g->tuning->list[i];
-        if (*c->note == '\0') continue; /* not in this process */
-        if (out != NULL && n < max) {
-            out[n] = (sw_tuned){.flops = c->flops, .rule = c->rule, .best = c->best, .library = c->library,
-                                .faster = c->variant != 0};
-            snprintf(out[n].op, sizeof out[n].op, "%s", c->key);
-            snprintf(out[n].chosen, sizeof out[n].chosen, "%s", c->note);
-        }
-        n++;
+    *out = (sw_tuned){.flops = c->flops, .rule = c->rule, .best = c->best, .library = c->library, .faster = c->variant != 0};
+    snprintf(out->op, sizeof out->op, "%s", c->key);
+    snprintf(out->chosen, sizeof out->chosen, "%s", c->note);
+}
+
+sw_status sw__gpu_tuned(const sw__gpu *g, sw_tune_result *out)
+{
+    char label[384];
+    sw__text table = {0};
+    const sw__gpu_tuning *const t = g->tuning;
+    out->ops = sw__malloc(SW_MAX(t->n, (size_t)1) * sizeof *out->ops);
+    if (out->ops == NULL) return sw__no_memory(t->n * sizeof *out->ops, "what was measured");
+    sw__gpu_device_label(g, label, sizeof label);
+    sw__text_add(&table, "version %d\n[%s]\n", SW__GPU_VARIANTS, label);
+    for (size_t i = 0; i < t->n; i++) {
+        if (*t->list[i].note == '\0') continue; /* not in this process */
+        fill_row(&t->list[i], &out->ops[out->n++]);
+        sw__gpu_write_choice(&t->list[i], &table);
     }
-    return n;
+    if (table.failed) {
+        sw__text_free(&table);
+        return sw__no_memory(table.len, "a tuning table");
+    }
+    if (out->n > 0) out->table = table.s;
+    else sw__text_free(&table);
+    return SW_OK;
 }

@@ -54,8 +54,8 @@ sw__gpu_choice *sw__gpu_find_choice(sw__gpu *g, const char *key);
 sw_status sw__gpu_choose(sw__gpu *g, const char *key, const sw__gpu_choice *c);
 /* Joins what is new to the file. over: replaces what is there; otherwise the file's word holds, here too. */
 void sw__gpu_keep_choices(sw__gpu *g, bool over);
-/* Choices as text, as in the file and in tuned.txt. Lines that cannot be read are left out and counted. */
-void sw__gpu_write_choices(const sw__gpu *g, sw__text *out);
+/* One as a line, as in the file and in tuned.txt. */
+void sw__gpu_write_choice(const sw__gpu_choice *c, sw__text *out);
 /* The variant that an op is planned with. */
 int sw__gpu_variant_of(sw__gpu *g, const sw__op_desc *d);
 void sw__gpu_tuning_free(sw__gpu *g);
@@ -64,8 +64,8 @@ void sw__gpu_tuning_free(sw__gpu *g);
 
 /* backend.h's tune. Fails for want of memory only. */
 sw_status sw__gpu_tune(sw__gpu *g, const sw__op_desc *d, const double *flops, int n, bool measure);
-/* What was measured in this process, one after another; returns how many there are. */
-int sw__gpu_tuned(const sw__gpu *g, sw_tuned *out, int max);
+/* backend.h's tuned. */
+sw_status sw__gpu_tuned(const sw__gpu *g, sw_tune_result *out);
 /* Runs a built plan once and waits. */
 sw_status sw__gpu_run_timed(sw__gpu_plan *p, const sw__bind *bind, double *seconds);
 

@@ -180,9 +180,9 @@ static sw_status cl_tune(void *dev, const sw__op_desc *d, const double *flops, i
     return sw__gpu_tune(gpu(dev), d, flops, n, measure);
 }
 
-static int cl_tuned(void *dev, sw_tuned *out, int max)
+static sw_status cl_tuned(void *dev, sw_tune_result *out)
 {
-    return sw__gpu_tuned(gpu(dev), out, max);
+    return sw__gpu_tuned(gpu(dev), out);
 }
 
 static bool cl_op_accepts(void *dev, const sw__op_desc *d, int i)
