@@ -108,8 +108,8 @@ static sw_status find_named(const char *id, const sw__backend **backend, int *in
         }
     }
     const char *const why = why_absent(id);
-    const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s'%s%s%s: choose from auto, %s", id, why ? " (" : "",
-                                  why ? why : "", why ? ")" : "", known.s ? known.s : "(none)");
+    const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s': choose from auto, %s%s%s", id,
+                                  known.s ? known.s : "(none)", why ? ". " : "", why ? why : "");
     sw__text_free(&known);
     return st;
 }
