@@ -25,6 +25,7 @@ typedef struct sw__backend {
     const char *name; /* "cpu" */
     /* device */
     int (*count)(void);
+    const char *(*absent)(void); /* why there is no device and what to install, or NULL; the function may be NULL too */
     sw_status (*open)(int index, const sw_device_options *o, void **dev);
     void (*close)(void *dev);
     sw_status (*properties)(int index, sw_device_properties *p); /* without opening */
@@ -63,7 +64,8 @@ typedef struct sw__backend {
     sw_status (*plan_ready)(void *dev, void *built);
     /* replay: what is launched between begin and end is recorded instead of run, and replay runs all of it with one call;
      * buffers must stay where they are. A step is recorded after it ran once, so that all is there which libraries make
-     * at the first use. end comes also after a launch that failed: *recording is then NULL. NULL: nothing is recorded */
+     * at the first use. end comes also after a launch that failed: *recording is then NULL. NULL: nothing is recorded;
+     * begin may say SW_ERR_UNSUPPORTED: this device does not, now */
     sw_status (*record_begin)(void *dev);
     sw_status (*record_end)(void *dev, bool failed, void **recording);
     sw_status (*replay)(void *dev, void *recording);
