@@ -14,7 +14,7 @@
 #include <dlfcn.h>
 
 /* timeout: 600 */
-/* needs: OPENCL */
+/* needs: GPU */
 
 /* ---- NVRTC, as far as it is needed ------------------------------------------------------------------------------------- */
 

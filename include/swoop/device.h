@@ -18,6 +18,7 @@ typedef struct sw_device_options {
     const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
+    bool tf32;                 /* cuda: products and convolutions of f32 may round their inputs to TF32 (tensor cores) */
 } sw_device_options;
 
 typedef struct sw_device_properties {
@@ -31,14 +32,19 @@ typedef struct sw_device_properties {
     char status[160];  /* "ok", or why it cannot be used */
     uint64_t memory_total, memory_free; /* bytes */
     int compute_units;
+    double bandwidth;          /* of its memory, bytes a second */
+    double power, power_limit; /* watts, now and at most */
+    int clock;                 /* MHz, now */
+    int temperature;           /* degrees Celsius */
+    int busy;                  /* percent of the last second; all since `bandwidth`: 0 where nobody tells */
     bool usable;
 } sw_device_properties;
 
 /* Fills at most max entries, returns how many there are. Real devices first; ref and null, which exist for checking
  * and planning, only if include_virtual. */
 SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtual);
-/* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, else the cpu), "cpu", "ref", "null", "opencl:1",
- * or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
+/* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, CUDA before OpenCL, else the cpu), "cpu", "ref",
+ * "null", "cuda:0", "opencl:1", or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
  * exist; options may be NULL. */
 SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
 /* After everything that was made on it: parameters, programs, trainers. */

@@ -25,6 +25,7 @@ typedef struct sw__backend {
     const char *name; /* "cpu" */
     /* device */
     int (*count)(void);
+    const char *(*absent)(void); /* why there is no device and what to install, or NULL; the function may be NULL too */
     sw_status (*open)(int index, const sw_device_options *o, void **dev);
     void (*close)(void *dev);
     sw_status (*properties)(int index, sw_device_properties *p); /* without opening */
@@ -57,7 +58,7 @@ typedef struct sw__backend {
     /* makes ready to run what kernel_build and op_plan gave since the last time: compilers like many kernels at once.
      * NULL: they are ready at once. Not called for plans that are never run */
     sw_status (*build)(void *dev);
-    /* replay: what is launched between begin and end is recorded instead of run, and replay runs all of it with one call;
+    /* replay (record_begin may say SW_ERR_UNSUPPORTED: this device does not, now): what is launched between begin and end is recorded instead of run, and replay runs all of it with one call;
      * buffers must stay where they are. A step is recorded after it ran once, so that all is there which libraries make
      * at the first use. end comes also after a launch that failed: *recording is then NULL. NULL: nothing is recorded */
     sw_status (*record_begin)(void *dev);

@@ -144,8 +144,16 @@ static sw_status record(sw_program *p)
 static sw_status run_once(sw_program *p)
 {
     const sw__backend *b = p->device->backend;
-    if (p->profile || p->runs == 0 || !b->record_begin) return launch_all(p);
-    if (!p->recording) SW_TRY(record(p));
+    if (p->profile || p->runs == 0 || !b->record_begin || p->not_recorded) return launch_all(p);
+    if (!p->recording) {
+        const sw_status st = record(p); /* runs nothing */
+        if (st == SW_ERR_UNSUPPORTED) {
+            p->not_recorded = true;
+            sw__log(SW_LOG_INFO, "%s", sw_error());
+            return launch_all(p);
+        }
+        SW_TRY(st);
+    }
     return b->replay(p->device->dev, p->recording);
 }
 

@@ -212,6 +212,7 @@ typedef struct sw__cu_slot {
     void *host;
     sw__cu_address device;     /* 0: small, sent straight to where it belongs */
     size_t bytes;
+    bool busy;                 /* `sent` tells when the pinned memory may be written again */
     sw__cu_event sent, taken;  /* the pinned memory has been read; the device memory has */
 } sw__cu_slot;
 
@@ -232,8 +233,7 @@ typedef struct sw__cu {
     uint64_t direct;           /* uploads that found no staging memory on the device: for logs and tests */
     uint64_t replays;
     bool was_checked;          /* gpu.checked when recording began */
-    const char *last;          /* entry of the kernel that was launched last, or what else ran */
-    char last_name[96];
+    const char *last;          /* entry of the kernel that was launched last, or what else ran; NULL: nothing yet */
     void *library;             /* cu_library.c's; NULL: not opened */
     sw__gpu gpu;
 } sw__cu;
