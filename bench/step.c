@@ -187,10 +187,11 @@ static void run(bench *b)
     const sw_plan *plan = sw_program_plan(b->program);
     printf("{\"model\": \"%s\", \"batch\": %lld, \"threads\": %d, \"device\": \"%s\", \"steps\": %d, \"median_ms\": %.4f, "
            "\"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"setup_ms\": %.1f, \"compile_ms\": %.1f, "
-           "\"peak_rss_mib\": %.1f, \"plan_mib\": %.1f, \"launches\": %d, \"loss\": %.6f}\n",
+           "\"peak_rss_mib\": %.1f, \"plan_mib\": %.1f, \"launches\": %d, \"gflop\": %.4f, "
+           "\"loss\": %.6f}\n",
            b->net->name, (long long)b->batch, b->threads, b->device, b->steps, times[b->steps / 2], times[0],
            times[b->steps * 9 / 10], first, compile_ms - open_ms, ready_ms - compile_ms, peak_rss_mib(),
-           (double)plan->total / 1048576, plan->launches, loss);
+           (double)plan->total / 1048576, plan->launches, plan->flops * 1e-9, loss);
     free(times);
     char *table = NULL;
     if (b->profile) {

@@ -75,6 +75,16 @@ static bool is_meant(const sw__backend *b, int i, const sw_device_properties *p,
     return contains(p->name, id + n + 1) || contains(p->vendor, id + n + 1);
 }
 
+/* What the backend that an id names says about there being no device at all; or NULL. */
+static const char *why_absent(const char *id)
+{
+    for (const sw__backend *const *b = sw__backends; *b; b++) {
+        const size_t n = strlen((*b)->name);
+        if (strncmp(id, (*b)->name, n) == 0 && (id[n] == '\0' || id[n] == ':')) return (*b)->absent ? (*b)->absent() : NULL;
+    }
+    return NULL;
+}
+
 /* Only the backend that the id names is asked: another's library may take long to open. */
 static sw_status find_named(const char *id, const sw__backend **backend, int *index)
 {
@@ -97,8 +107,9 @@ static sw_status find_named(const char *id, const sw__backend **backend, int *in
             if (describe(*b, i, &p) == SW_OK) sw__text_add(&known, "%s%s", known.len ? ", " : "", p.id);
         }
     }
-    const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s': choose from auto, %s", id,
-                                  known.s ? known.s : "(none)");
+    const char *const why = why_absent(id);
+    const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s': choose from auto, %s%s%s", id,
+                                  known.s ? known.s : "(none)", why ? ". " : "", why ? why : "");
     sw__text_free(&known);
     return st;
 }

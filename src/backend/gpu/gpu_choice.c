@@ -287,6 +287,12 @@ int sw__gpu_variant_of(sw__gpu *g, const sw__op_desc *d)
     return own < op->variants(g, d) ? variant : variant & SW__GPU_LIBRARY;
 }
 
+bool sw__gpu_kernels_alone(const sw__gpu_plan *p)
+{
+    const sw__gpu *const g = p->gpu;
+    return sw__gpu_ops[p->d.op].variants != NULL && !g->tuning->never && g->read_from == NULL && g->write_to == NULL;
+}
+
 void sw__gpu_tuning_free(sw__gpu *g)
 {
     sw__gpu_tuning *const t = g->tuning;

@@ -6,26 +6,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BUDGET 2.0        /* seconds of a program, compilers included; the last one that was begun is waited for */
+#define BUDGET 2.0        /* seconds of a program, beside what compiling by the rules takes anyway; the last kernel that was
+                             begun is waited for */
 #define MOST_OPS 8        /* measured in a program */
 #define SHARE 0.95        /* … or as many as do this part of its arithmetic */
 #define LEAST_FLOPS 2e6   /* smaller ones are a matter of microseconds, whichever way */
 #define GAIN 0.95         /* of the rules' time: what does not reach it is noise */
 #define LIBRARY_START 0.5 /* seconds that a library may cost every process, once */
-enum { RUNS = 7, CONFIRMING = 3 };
+enum { RUNS = 5, CONFIRMING = 3 };
 
 typedef struct candidate { const sw__op_desc *d; char *key; double flops, total; } candidate;
 typedef struct candidates { candidate *list; size_t n, capacity; double flops; } candidates;
 
-/* One op's trial. Its plans stay until the last op is done: others may want the same kernels. */
+/* An op under trial, and what is known so far. rule NULL: it cannot be measured. */
+typedef struct job { const candidate *c; sw__gpu_plan *rule, *best; double rule_time, best_time; } job;
+
+/* All ops under trial share scratch memory. Plans stay to the end: others may want the same kernels. */
 typedef struct trial {
     sw__gpu *g;
-    sw__gpu_plan **plans;
-    size_t n_plans, capacity, first; /* first: of this op */
-    double end, compiling;           /* when to stop; seconds that the last compilation took */
-    sw__bind bind[SW__GPU_MAX_REFS + 1];
-    size_t workspace;
-    int n_bind;
+    job *jobs;
+    size_t n_jobs;
+    struct { sw__gpu_plan *plan; const job *of; } *plans;
+    size_t n_plans, capacity;
+    double start, anyway, compiling; /* anyway: seconds that do not count; compiling: the last kernel's */
+    sw__bind tensors[SW__GPU_MAX_REFS];
+    size_t bytes[SW__GPU_MAX_REFS];
+    size_t workspace_bytes;
+    sw__bind workspace;
 } trial;
 
 /* ---- scratch memory ------------------------------------------------------------------------------------------------------ */
@@ -41,17 +48,9 @@ static size_t extent(const sw__desc *d)
     return (last + 1) * sw_dtype_size((sw_dtype)d->dtype);
 }
 
-static void give_back(const trial *t, sw__bind *b)
+static const sw__desc *tensor(const sw__op_desc *d, int i)
 {
-    if (b->buffer != NULL) t->g->driver->release(t->g->dev, b->buffer);
-    *b = (sw__bind){0};
-}
-
-static void drop_buffers(trial *t)
-{
-    for (int i = 0; i <= t->n_bind; i++) give_back(t, &t->bind[i]);
-    t->n_bind = 0;
-    t->workspace = 0;
+    return i < d->n_in ? &d->in[i] : &d->out[i - d->n_in];
 }
 
 /* Numbers that are neither zero nor denormal: bytes 0x3c are 0.0115 in f32 and bf16, 1.06 in f16. */
@@ -61,25 +60,40 @@ static sw_status make_buffer(const trial *t, sw__bind *b, size_t bytes)
     return t->g->driver->fill(t->g->dev, b->buffer, 0, bytes, 0x3c);
 }
 
-static sw_status make_buffers(trial *t, const sw__op_desc *d)
+/* The largest first, second, … tensor of all ops. */
+static sw_status make_buffers(trial *t)
 {
-    t->n_bind = d->n_in + d->n_out;
-    for (int i = 0; i < t->n_bind; i++) {
-        const size_t bytes = extent(i < d->n_in ? &d->in[i] : &d->out[i - d->n_in]);
-        if (bytes == 0) return sw__fail(SW_ERR_UNSUPPORTED, "a tensor of another layout than trials know");
-        SW_TRY(make_buffer(t, &t->bind[i], bytes));
+    for (size_t j = 0; j < t->n_jobs; j++) {
+        const sw__op_desc *const d = t->jobs[j].c->d;
+        for (int i = 0; i < d->n_in + d->n_out; i++) t->bytes[i] = SW_MAX(t->bytes[i], extent(tensor(d, i)));
     }
+    for (int i = 0; i < SW__GPU_MAX_REFS; i++)
+        if (t->bytes[i] > 0) SW_TRY(make_buffer(t, &t->tensors[i], t->bytes[i]));
     return SW_OK;
+}
+
+static void drop_buffer(const trial *t, sw__bind *b)
+{
+    if (b->buffer != NULL) t->g->driver->release(t->g->dev, b->buffer);
+    *b = (sw__bind){0};
 }
 
 static sw_status make_workspace(trial *t, size_t bytes)
 {
-    if (bytes <= t->workspace) return SW_OK;
-    give_back(t, &t->bind[t->n_bind]);
-    t->workspace = 0;
-    SW_TRY(make_buffer(t, &t->bind[t->n_bind], bytes));
-    t->workspace = bytes;
+    if (bytes <= t->workspace_bytes) return SW_OK;
+    SW_TRY(t->g->driver->finish(t->g->dev));
+    drop_buffer(t, &t->workspace);
+    t->workspace_bytes = 0;
+    SW_TRY(make_buffer(t, &t->workspace, bytes));
+    t->workspace_bytes = bytes;
     return SW_OK;
+}
+
+/* The op's tensors, then its workspace. */
+static void bind_plan(const trial *t, const sw__gpu_plan *p, sw__bind *to)
+{
+    for (int i = 0; i < p->n_bind; i++) to[i] = t->tensors[i];
+    to[p->n_bind] = t->workspace;
 }
 
 /* ---- plans --------------------------------------------------------------------------------------------------------------- */
@@ -99,12 +113,12 @@ static bool same_launch(const sw__gpu_launch *a, const sw__gpu_launch *b)
     return true;
 }
 
-/* Another variant that comes to the same. */
-static bool is_known(const trial *t, const sw__gpu_plan *p)
+/* Another variant of the op comes to the same. */
+static bool is_known(const trial *t, const job *j, const sw__gpu_plan *p)
 {
-    for (size_t i = t->first; i < t->n_plans; i++) {
-        const sw__gpu_plan *const q = t->plans[i];
-        bool same = q->n_launches == p->n_launches;
+    for (size_t i = 0; i < t->n_plans; i++) {
+        const sw__gpu_plan *const q = t->plans[i].plan;
+        bool same = t->plans[i].of == j && q->n_launches == p->n_launches;
         for (int l = 0; l < p->n_launches && same; l++) same = same_launch(&p->launch[l], &q->launch[l]);
         if (same) return true;
     }
@@ -118,27 +132,41 @@ static bool calls_library(const sw__gpu_plan *p)
     return false;
 }
 
-/* A plan of this variant, ready to run; *out NULL: it comes to the same as an earlier one, or is the library's. */
-static sw_status make_plan(trial *t, const sw__op_desc *d, int variant, sw__gpu_plan **out)
+static bool has_time(const trial *t, double more)
+{
+    return t->g->tuning->all || sw__now() - t->start - t->anyway + more < BUDGET;
+}
+
+/* Compiles, where that is still to be done and there is time; *built tells. */
+static sw_status build(trial *t, sw__gpu_plan *p, bool *built)
+{
+    const double start = sw__now();
+    *built = sw__gpu_plan_ready(p) == SW_OK;
+    if (*built || (p->variant != 0 && !has_time(t, t->compiling))) return SW_OK;
+    SW_TRY(sw__gpu_build(t->g));
+    if (p->variant != 0) t->compiling = sw__now() - start;
+    else t->anyway += sw__now() - start;
+    *built = true;
+    return sw__gpu_plan_ready(p);
+}
+
+/* A plan of this variant, ready to run; *out NULL: it comes to the same as an earlier one, or there is no time for it. */
+static sw_status make_plan(trial *t, const job *j, int variant, sw__gpu_plan **out)
 {
     sw__gpu_plan *p = NULL;
+    bool built = false;
     *out = NULL;
-    SW_TRY(sw__grow(&t->plans, &t->capacity, t->n_plans + 1, sizeof(sw__gpu_plan *), "a trial's plans"));
-    SW_TRY(sw__gpu_op_plan_as(t->g, d, variant, &p));
-    const bool library = (variant & SW__GPU_LIBRARY) != 0;
-    if (is_known(t, p) || calls_library(p) != library) {
-        sw__gpu_plan_free(p);
-        return SW_OK;
-    }
-    const double start = sw__now();
-    sw_status st = sw__gpu_build(t->g);
-    t->compiling = SW_MAX(sw__now() - start, t->compiling / 2);
-    if (st == SW_OK) st = make_workspace(t, p->workspace);
-    if (st != SW_OK) { /* a kernel that does not compile must not be asked for any more */
+    SW_TRY(sw__grow(&t->plans, &t->capacity, t->n_plans + 1, sizeof *t->plans, "a trial's plans"));
+    SW_TRY(sw__gpu_op_plan_as(t->g, j->c->d, variant, &p));
+    const bool other = calls_library(p) != ((variant & SW__GPU_LIBRARY) != 0);
+    sw_status st = other || is_known(t, j, p) ? SW_OK : build(t, p, &built);
+    if (st == SW_OK && built) st = make_workspace(t, p->workspace);
+    if (st != SW_OK || !built) { /* a kernel that does not compile must not be asked for any more */
         sw__gpu_plan_free(p);
         return st;
     }
-    t->plans[t->n_plans++] = *out = p;
+    t->plans[t->n_plans].of = j;
+    t->plans[t->n_plans++].plan = *out = p;
     return SW_OK;
 }
 
@@ -166,15 +194,17 @@ sw_status sw__gpu_run_timed(sw__gpu_plan *p, const sw__bind *bind, double *secon
 /* The shortest of some runs; fewer where it is clear that it will not be below `beat` (0: nothing to beat). */
 static sw_status time_plan(const trial *t, sw__gpu_plan *p, double beat, int runs, double *shortest)
 {
+    sw__bind bind[SW__GPU_MAX_REFS + 1];
     double once = 0, spent = 0;
-    SW_TRY(sw__gpu_run_timed(p, t->bind, &once)); /* the first run of a kernel may cost more */
+    bind_plan(t, p, bind);
+    SW_TRY(sw__gpu_run_timed(p, bind, &once)); /* the first run of a kernel may cost more */
     *shortest = once;
     for (int i = 0; i < runs; i++) {
-        SW_TRY(sw__gpu_run_timed(p, t->bind, &once));
+        SW_TRY(sw__gpu_run_timed(p, bind, &once));
         *shortest = i == 0 ? once : SW_MIN(once, *shortest);
         spent += once;
         if (beat > 0 && *shortest > 1.5 * beat) break;
-        if (spent > 0.1 && i > 0) break;
+        if (spent > 0.04 && i > 0) break;
     }
     return SW_OK;
 }
@@ -183,10 +213,12 @@ static sw_status time_plan(const trial *t, sw__gpu_plan *p, double beat, int run
 static sw_status time_stream(const trial *t, sw__gpu_plan *p, double *seconds)
 {
     sw__gpu *const g = t->g;
+    sw__bind bind[SW__GPU_MAX_REFS + 1];
+    bind_plan(t, p, bind);
     for (int times = 1; times <= 1024; times *= 4) {
         SW_TRY(g->driver->finish(g->dev));
         const double start = sw__now();
-        for (int i = 0; i < times; i++) SW_TRY(sw__gpu_plan_run(p, t->bind));
+        for (int i = 0; i < times; i++) SW_TRY(sw__gpu_plan_run(p, bind));
         SW_TRY(g->driver->finish(g->dev));
         const double one = (sw__now() - start) / times;
         *seconds = times == 1 ? one : SW_MIN(one, *seconds);
@@ -195,51 +227,53 @@ static sw_status time_stream(const trial *t, sw__gpu_plan *p, double *seconds)
     return SW_OK;
 }
 
-/* ---- the trial of an op -------------------------------------------------------------------------------------------------- */
+/* ---- the trial ----------------------------------------------------------------------------------------------------------- */
 
-typedef struct found { sw__gpu_plan *rule, *best; double rule_time, best_time; } found;
-
-/* All variants that there is time for. One that fails (memory, a compiler) is left out; variant 0 must not. */
-static sw_status try_variants(trial *t, const candidate *c, found *f)
+static void note_time(const trial *t, job *j, sw__gpu_plan *p, double time)
 {
-    const int n = SW_MIN(sw__gpu_ops[c->d->op].variants(t->g, c->d), SW__GPU_MOST_VARIANTS);
-    for (int v = 0; v < n; v++) {
-        sw__gpu_plan *p = NULL;
-        double time = 0;
-        if (v > 0 && sw__now() + t->compiling > t->end) break;
-        sw_status st = make_plan(t, c->d, v, &p);
-        if (st == SW_OK && p != NULL) st = time_plan(t, p, f->best_time, RUNS, &time);
-        if (st != SW_OK && v == 0) return st;
-        if (st != SW_OK) sw__log(SW_LOG_DEBUG, "%s: variant %d of %s is left out: %s", t->g->backend, v, c->key, sw_error());
-        if (p == NULL && v == 0) return sw__fail(SW_ERR_UNSUPPORTED, "a library has it");
-        if (st != SW_OK || p == NULL) continue;
-        sw__log(SW_LOG_TRACE, "%s: %s: variant %d, %s: %.1f us", t->g->backend, c->key, v, p->note, time * 1e6);
-        if (v == 0) *f = (found){.rule = p, .rule_time = time};
-        if (v > 0 && time >= f->best_time) continue;
-        f->best = p;
-        f->best_time = time;
+    sw__log(SW_LOG_TRACE, "%s: %s: variant %d, %s: %.1f us", t->g->backend, j->c->key, p->variant, p->note, time * 1e6);
+    if (j->rule == NULL) {
+        j->rule = p;
+        j->rule_time = time;
+    } else if (time >= j->best_time) {
+        return;
     }
-    return SW_OK;
+    j->best = p;
+    j->best_time = time;
+}
+
+/* One variant of one op. One that fails (memory, a compiler) is left out; without the rules' nothing can be said. */
+static void try_variant(trial *t, job *j, int variant)
+{
+    sw__gpu_plan *p = NULL;
+    double time = 0;
+    if (variant > 0 && (j->rule == NULL || !has_time(t, 0))) return;
+    if (variant >= sw__gpu_ops[j->c->d->op].variants(t->g, j->c->d)) return;
+    sw_status st = make_plan(t, j, variant, &p);
+    if (st == SW_OK && p != NULL) st = time_plan(t, p, j->best_time, RUNS, &time);
+    if (st != SW_OK)
+        sw__log(SW_LOG_INFO, "%s: variant %d of %s is left out: %s", t->g->backend, variant, j->c->key, sw_error());
+    if (st == SW_OK && p != NULL) note_time(t, j, p, time);
 }
 
 /* What looked faster has to be so again, beside the rules' variant. */
-static sw_status confirm(const trial *t, found *f)
+static sw_status confirm(const trial *t, job *j)
 {
-    if (f->best != f->rule && f->best_time < GAIN * f->rule_time) {
+    if (j->best != j->rule && j->best_time < GAIN * j->rule_time) {
         double rule = 0, best = 0;
-        SW_TRY(time_plan(t, f->rule, 0, CONFIRMING, &rule));
-        SW_TRY(time_plan(t, f->best, 0, CONFIRMING, &best));
-        f->rule_time = SW_MIN(f->rule_time, rule);
-        f->best_time = SW_MIN(f->best_time, best);
-        if (best < GAIN * rule && f->best_time < GAIN * f->rule_time) return SW_OK;
+        SW_TRY(time_plan(t, j->rule, 0, CONFIRMING, &rule));
+        SW_TRY(time_plan(t, j->best, 0, CONFIRMING, &best));
+        j->rule_time = SW_MIN(j->rule_time, rule);
+        j->best_time = SW_MIN(j->best_time, best);
+        if (best < GAIN * rule && j->best_time < GAIN * j->rule_time) return SW_OK;
     }
-    f->best = f->rule;
-    f->best_time = f->rule_time;
+    j->best = j->rule;
+    j->best_time = j->rule_time;
     return SW_OK;
 }
 
 /* The library beside our best, where there is one that takes the op. */
-static sw_status try_library(trial *t, const candidate *c, const found *f, sw__gpu_choice *out)
+static sw_status try_library(trial *t, const job *j, sw__gpu_choice *out)
 {
     const sw__gpu_driver *const driver = t->g->driver;
     const char *const name = driver->library_name != NULL ? driver->library_name(t->g->dev) : NULL;
@@ -247,15 +281,15 @@ static sw_status try_library(trial *t, const candidate *c, const found *f, sw__g
     double ours = 0, start = 0;
     if (name == NULL) return SW_OK;
     t->g->tuning->library_tried = true;
-    SW_TRY(make_plan(t, c->d, SW__GPU_LIBRARY, &p));
+    SW_TRY(make_plan(t, j, SW__GPU_LIBRARY, &p));
     if (p == NULL) return SW_OK;
-    SW_TRY(time_stream(t, f->best, &ours));
+    SW_TRY(time_stream(t, j->best, &ours));
     SW_TRY(time_stream(t, p, &out->library));
     if (out->library >= GAIN * ours) return SW_OK;
-    SW_TRY(driver->library_start(t->g->dev, c->d, &start));
+    SW_TRY(driver->library_start(t->g->dev, j->c->d, &start));
     if (start > LIBRARY_START) {
         sw__log(SW_LOG_INFO, "%s: %s would be faster for %s, but costs %.1f s at the start of every process", t->g->backend,
-                name, c->key, start);
+                name, j->c->key, start);
         return SW_OK;
     }
     out->variant |= SW__GPU_LIBRARY;
@@ -263,22 +297,33 @@ static sw_status try_library(trial *t, const candidate *c, const found *f, sw__g
     return SW_OK;
 }
 
-static sw_status measure(trial *t, const candidate *c, sw__gpu_choice *out)
+static sw_status settle(trial *t, job *j, sw__gpu_choice *out)
 {
-    found f = {0};
-    t->first = t->n_plans;
-    sw_status st = make_buffers(t, c->d);
-    if (st == SW_OK) st = try_variants(t, c, &f);
-    if (st == SW_OK) st = confirm(t, &f);
-    if (st == SW_OK) {
-        *out = (sw__gpu_choice){.variant = f.best->variant, .rule = f.rule_time, .best = f.best_time, .flops = c->flops};
-        snprintf(out->note, sizeof out->note, "%s", f.best->note);
-        if (t->g->tuning->all && try_library(t, c, &f, out) != SW_OK)
-            sw__log(SW_LOG_INFO, "%s: the library is not used for %s: %s", t->g->backend, c->key, sw_error());
-    }
-    const sw_status rest = t->g->driver->finish(t->g->dev); /* nothing may be at work on what is given back */
-    drop_buffers(t);
-    return st != SW_OK ? st : rest;
+    SW_TRY(confirm(t, j));
+    *out = (sw__gpu_choice){.variant = j->best->variant, .rule = j->rule_time, .best = j->best_time, .flops = j->c->flops};
+    snprintf(out->note, sizeof out->note, "%s", j->best->note);
+    if (t->g->tuning->all && try_library(t, j, out) != SW_OK)
+        sw__log(SW_LOG_INFO, "%s: the library is not used for %s: %s", t->g->backend, j->c->key, sw_error());
+    return SW_OK;
+}
+
+/* Variant by variant, so that a kernel that several ops share is compiled for all of them. */
+static sw_status try_all(trial *t)
+{
+    SW_TRY(make_buffers(t));
+    for (int v = 0; v < SW__GPU_MOST_VARIANTS; v++)
+        for (size_t j = 0; j < t->n_jobs; j++) try_variant(t, &t->jobs[j], v);
+    return SW_OK;
+}
+
+static void end_trial(trial *t)
+{
+    (void)t->g->driver->finish(t->g->dev); /* nothing may be at work on what is given back */
+    for (int i = 0; i < SW__GPU_MAX_REFS; i++) drop_buffer(t, &t->tensors[i]);
+    drop_buffer(t, &t->workspace);
+    for (size_t i = 0; i < t->n_plans; i++) sw__gpu_plan_free(t->plans[i].plan);
+    sw__free(t->plans);
+    sw__free(t->jobs);
 }
 
 /* ---- the ops of a program -------------------------------------------------------------------------------------------------- */
@@ -295,6 +340,8 @@ static sw_status add_candidate(sw__gpu *g, candidates *cs, const sw__op_desc *d,
     const sw__gpu_op *const op = &sw__gpu_ops[d->op];
     sw__text key = {0};
     if (op->variants == NULL || flops < LEAST_FLOPS || op->variants(g, d) < 2) return SW_OK;
+    for (int i = 0; i < d->n_in + d->n_out; i++)
+        if (extent(tensor(d, i)) == 0) return SW_OK;
     if (!sw__gpu_op_key(d, &key)) return sw__no_memory(key.len, "an op's name");
     if (key.s == NULL) return SW_OK;
     candidate *c = NULL;
@@ -318,39 +365,50 @@ static sw_status add_candidate(sw__gpu *g, candidates *cs, const sw__op_desc *d,
     return st;
 }
 
-static void tell(sw__gpu *g, int measured, int faster, double best, double seconds)
+typedef struct outcome { int measured, faster; double most; } outcome;
+
+static sw_status keep(trial *t, const candidate *c, job *j, outcome *o)
 {
-    if (measured == 0) return;
-    sw__log(SW_LOG_INFO, "%s: tuned %d products and convolutions in %.1f s: %d faster than the rules%s", g->backend, measured,
-            seconds, faster, faster > 0 ? "" : ", which stay");
-    if (faster > 0) sw__log(SW_LOG_INFO, "%s: the one that gains most is %.2f times as fast", g->backend, best);
+    sw__gpu_choice choice = {.flops = c->flops};
+    if (j != NULL && j->rule != NULL) {
+        const sw_status st = settle(t, j, &choice);
+        if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: %s is not tuned: %s", t->g->backend, c->key, sw_error());
+        if (st != SW_OK) choice = (sw__gpu_choice){.flops = c->flops};
+        else o->measured++;
+        if (choice.variant != 0) o->faster++;
+        if ((choice.variant & ~SW__GPU_LIBRARY) != 0) o->most = SW_MAX(o->most, choice.rule / choice.best);
+    }
+    return sw__gpu_choose(t->g, c->key, &choice);
 }
 
-/* Those that matter are measured while there is time; all get an entry, so that the next process does the same. */
+static void tell(const sw__gpu *g, const outcome *o, double seconds)
+{
+    if (o->measured == 0) return;
+    char more[64] = ": the rules are right";
+    if (o->faster > 0)
+        snprintf(more, sizeof more, ": %d faster than by the rules, up to %.2f times", o->faster, o->most);
+    sw__log(SW_LOG_INFO, "%s: tuned %d products and convolutions in %.1f s%s", g->backend, o->measured, seconds, more);
+}
+
+/* Those that matter are measured; all get an entry, so that the next process does the same. */
 static sw_status decide(trial *t, const candidates *cs, bool may_measure)
 {
-    sw__gpu_tuning *const k = t->g->tuning;
-    const double start = sw__now();
-    double covered = 0, most = 1;
-    int measured = 0, faster = 0;
-    t->end = start + (k->all ? 1e9 : BUDGET);
-    for (size_t i = 0; i < cs->n; i++) {
-        const candidate *const c = &cs->list[i];
-        sw__gpu_choice choice = {.flops = c->flops};
-        const bool matters = k->all || (i < MOST_OPS && covered < SHARE * cs->flops);
-        if (may_measure && matters && sw__now() + t->compiling < t->end) {
-            const sw_status st = measure(t, c, &choice);
-            if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: %s is not tuned: %s", t->g->backend, c->key, sw_error());
-            measured += st == SW_OK;
-            faster += choice.variant != 0;
-            if (choice.variant != 0) most = SW_MAX(most, choice.rule / choice.best);
-        }
-        covered += c->total;
-        SW_TRY(sw__gpu_choose(t->g, c->key, &choice));
+    double covered = 0;
+    outcome o = {.most = 1};
+    t->start = sw__now();
+    t->jobs = sw__calloc(cs->n, sizeof *t->jobs);
+    if (t->jobs == NULL) return sw__no_memory(cs->n * sizeof *t->jobs, "a trial");
+    while (may_measure && t->n_jobs < cs->n) {
+        if (!t->g->tuning->all && (t->n_jobs == MOST_OPS || covered > SHARE * cs->flops)) break;
+        t->jobs[t->n_jobs].c = &cs->list[t->n_jobs];
+        covered += cs->list[t->n_jobs++].total;
     }
-    k->measured += measured;
-    k->seconds += sw__now() - start;
-    tell(t->g, measured, faster, most, sw__now() - start);
+    if (t->n_jobs > 0 && try_all(t) != SW_OK)
+        sw__log(SW_LOG_INFO, "%s: nothing is measured: %s", t->g->backend, sw_error());
+    for (size_t i = 0; i < cs->n; i++) SW_TRY(keep(t, &cs->list[i], i < t->n_jobs ? &t->jobs[i] : NULL, &o));
+    t->g->tuning->measured += o.measured;
+    t->g->tuning->seconds += sw__now() - t->start;
+    tell(t->g, &o, sw__now() - t->start);
     return SW_OK;
 }
 
@@ -378,8 +436,7 @@ sw_status sw__gpu_tune(sw__gpu *g, const sw__op_desc *d, const double *flops, in
         st = decide(&t, &cs, may_measure);
         sw__gpu_keep_choices(g, g->tuning->all);
     }
-    for (size_t i = 0; i < t.n_plans; i++) sw__gpu_plan_free(t.plans[i]);
-    sw__free(t.plans);
+    end_trial(&t);
     for (size_t i = 0; i < cs.n; i++) sw__free(cs.list[i].key);
     sw__free(cs.list);
     return st;

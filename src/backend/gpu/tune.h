@@ -58,6 +58,9 @@ void sw__gpu_keep_choices(sw__gpu *g, bool over);
 void sw__gpu_write_choice(const sw__gpu_choice *c, sw__text *out);
 /* The variant that an op is planned with. */
 int sw__gpu_variant_of(sw__gpu *g, const sw__op_desc *d);
+/* Whether the plan's kernels are programs of their own: those that trials choose from are, since they know no shapes: what
+ * a trial has compiled is used by the program that follows, and by others. */
+bool sw__gpu_kernels_alone(const sw__gpu_plan *p);
 void sw__gpu_tuning_free(sw__gpu *g);
 
 /* ---- gpu_tune.c ------------------------------------------------------------------------------------------------------ */
