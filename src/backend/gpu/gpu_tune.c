@@ -13,13 +13,13 @@
 #define LEAST_FLOPS 2e6   /* smaller ones are a matter of microseconds, whichever way */
 #define GAIN 0.95         /* of the rules' time: what does not reach it is noise */
 #define LIBRARY_START 0.5 /* seconds that a library may cost every process, once */
-enum { RUNS = 5, CONFIRMING = 3 };
+enum { RUNS = 5 };
 
 typedef struct candidate { const sw__op_desc *d; char *key; double flops, total; } candidate;
 typedef struct candidates { candidate *list; size_t n, capacity; double flops; } candidates;
 
 /* An op under trial, and what is known so far. rule NULL: it cannot be measured. */
-typedef struct job { const candidate *c; sw__gpu_plan *rule, *best; double rule_time, best_time; } job;
+typedef struct job { const candidate *c; sw__gpu_plan *rule, *best; double rule_time, ratio; } job; /* best's to rule's */
 
 /* All ops under trial share scratch memory. Plans stay to the end: others may want the same kernels. */
 typedef struct trial {
@@ -191,20 +191,23 @@ sw_status sw__gpu_run_timed(sw__gpu_plan *p, const sw__bind *bind, double *secon
     return SW_OK;
 }
 
-/* The shortest of some runs; fewer where it is clear that it will not be below `beat` (0: nothing to beat). */
-static sw_status time_plan(const trial *t, sw__gpu_plan *p, double beat, int runs, double *shortest)
+/* Two plans in turn, since machines are shared: the shortest run of each. Fewer runs where it is clear. */
+static sw_status time_pair(const trial *t, sw__gpu_plan *const p[2], int runs, double shortest[2])
 {
-    sw__bind bind[SW__GPU_MAX_REFS + 1];
+    sw__bind bind[2][SW__GPU_MAX_REFS + 1];
     double once = 0, spent = 0;
-    bind_plan(t, p, bind);
-    SW_TRY(sw__gpu_run_timed(p, bind, &once)); /* the first run of a kernel may cost more */
-    *shortest = once;
+    for (int k = 0; k < 2; k++) {
+        bind_plan(t, p[k], bind[k]);
+        shortest[k] = 1e9;
+    }
+    SW_TRY(sw__gpu_run_timed(p[1], bind[1], &once)); /* the first run of a kernel may cost more */
     for (int i = 0; i < runs; i++) {
-        SW_TRY(sw__gpu_run_timed(p, bind, &once));
-        *shortest = i == 0 ? once : SW_MIN(once, *shortest);
-        spent += once;
-        if (beat > 0 && *shortest > 1.5 * beat) break;
-        if (spent > 0.04 && i > 0) break;
+        for (int k = 0; k < 2; k++) {
+            SW_TRY(sw__gpu_run_timed(p[k], bind[k], &once));
+            shortest[k] = SW_MIN(once, shortest[k]);
+            spent += once;
+        }
+        if (shortest[1] > 1.3 * shortest[0] || (spent > 0.08 && i > 0)) break;
     }
     return SW_OK;
 }
@@ -229,46 +232,54 @@ static sw_status time_stream(const trial *t, sw__gpu_plan *p, double *seconds)
 
 /* ---- the trial ----------------------------------------------------------------------------------------------------------- */
 
-static void note_time(const trial *t, job *j, sw__gpu_plan *p, double time)
+static void note_pair(const trial *t, job *j, sw__gpu_plan *p, const double time[2])
 {
-    sw__log(SW_LOG_TRACE, "%s: %s: variant %d, %s: %.1f us", t->g->backend, j->c->key, p->variant, p->note, time * 1e6);
-    if (j->rule == NULL) {
-        j->rule = p;
-        j->rule_time = time;
-    } else if (time >= j->best_time) {
-        return;
-    }
+    const double ratio = time[1] / SW_MAX(time[0], 1e-9);
+    sw__log(SW_LOG_TRACE, "%s: %s: variant %d, %s: %.1f us, the rules' %.1f us", t->g->backend, j->c->key, p->variant,
+            p->note, time[1] * 1e6, time[0] * 1e6);
+    j->rule_time = SW_MIN(j->rule_time, time[0]);
+    if (ratio >= j->ratio) return;
     j->best = p;
-    j->best_time = time;
+    j->ratio = ratio;
 }
 
-/* One variant of one op. One that fails (memory, a compiler) is left out; without the rules' nothing can be said. */
+/* The rules' variant of an op; without it nothing can be said. */
+static void try_rule(trial *t, job *j)
+{
+    double time[2];
+    sw__gpu_plan *p = NULL;
+    sw_status st = make_plan(t, j, 0, &p);
+    if (st == SW_OK && p != NULL) st = time_pair(t, (sw__gpu_plan *const[2]){p, p}, 1, time);
+    if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: %s is not tuned: %s", t->g->backend, j->c->key, sw_error());
+    if (st != SW_OK || p == NULL) return;
+    j->rule = j->best = p;
+    j->rule_time = time[0];
+    j->ratio = GAIN;
+}
+
+/* Another one; if it fails (memory, a compiler), it is left out. */
 static void try_variant(trial *t, job *j, int variant)
 {
+    double time[2];
     sw__gpu_plan *p = NULL;
-    double time = 0;
-    if (variant > 0 && (j->rule == NULL || !has_time(t, 0))) return;
-    if (variant >= sw__gpu_ops[j->c->d->op].variants(t->g, j->c->d)) return;
+    if (j->rule == NULL || !has_time(t, 0) || variant >= sw__gpu_ops[j->c->d->op].variants(t->g, j->c->d)) return;
     sw_status st = make_plan(t, j, variant, &p);
-    if (st == SW_OK && p != NULL) st = time_plan(t, p, j->best_time, RUNS, &time);
+    if (st == SW_OK && p != NULL) st = time_pair(t, (sw__gpu_plan *const[2]){j->rule, p}, RUNS, time);
     if (st != SW_OK)
         sw__log(SW_LOG_INFO, "%s: variant %d of %s is left out: %s", t->g->backend, variant, j->c->key, sw_error());
-    if (st == SW_OK && p != NULL) note_time(t, j, p, time);
+    if (st == SW_OK && p != NULL) note_pair(t, j, p, time);
 }
 
-/* What looked faster has to be so again, beside the rules' variant. */
-static sw_status confirm(const trial *t, job *j)
+/* What looked faster has to be so again. */
+static sw_status confirm(const trial *t, job *j, double *best_time)
 {
-    if (j->best != j->rule && j->best_time < GAIN * j->rule_time) {
-        double rule = 0, best = 0;
-        SW_TRY(time_plan(t, j->rule, 0, CONFIRMING, &rule));
-        SW_TRY(time_plan(t, j->best, 0, CONFIRMING, &best));
-        j->rule_time = SW_MIN(j->rule_time, rule);
-        j->best_time = SW_MIN(j->best_time, best);
-        if (best < GAIN * rule && j->best_time < GAIN * j->rule_time) return SW_OK;
-    }
-    j->best = j->rule;
-    j->best_time = j->rule_time;
+    double time[2];
+    *best_time = j->rule_time;
+    if (j->best == j->rule) return SW_OK;
+    SW_TRY(time_pair(t, (sw__gpu_plan *const[2]){j->rule, j->best}, RUNS, time));
+    j->rule_time = SW_MIN(j->rule_time, time[0]);
+    if (time[1] < GAIN * time[0] && time[1] < GAIN * j->rule_time) *best_time = time[1];
+    else j->best = j->rule;
     return SW_OK;
 }
 
@@ -299,8 +310,9 @@ static sw_status try_library(trial *t, const job *j, sw__gpu_choice *out)
 
 static sw_status settle(trial *t, job *j, sw__gpu_choice *out)
 {
-    SW_TRY(confirm(t, j));
-    *out = (sw__gpu_choice){.variant = j->best->variant, .rule = j->rule_time, .best = j->best_time, .flops = j->c->flops};
+    double best_time = 0;
+    SW_TRY(confirm(t, j, &best_time));
+    *out = (sw__gpu_choice){.variant = j->best->variant, .rule = j->rule_time, .best = best_time, .flops = j->c->flops};
     snprintf(out->note, sizeof out->note, "%s", j->best->note);
     if (t->g->tuning->all && try_library(t, j, out) != SW_OK)
         sw__log(SW_LOG_INFO, "%s: the library is not used for %s: %s", t->g->backend, j->c->key, sw_error());
@@ -311,7 +323,8 @@ static sw_status settle(trial *t, job *j, sw__gpu_choice *out)
 static sw_status try_all(trial *t)
 {
     SW_TRY(make_buffers(t));
-    for (int v = 0; v < SW__GPU_MOST_VARIANTS; v++)
+    for (size_t j = 0; j < t->n_jobs; j++) try_rule(t, &t->jobs[j]);
+    for (int v = 1; v < SW__GPU_MOST_VARIANTS; v++)
         for (size_t j = 0; j < t->n_jobs; j++) try_variant(t, &t->jobs[j], v);
     return SW_OK;
 }
@@ -381,6 +394,7 @@ static sw_status keep(trial *t, const candidate *c, job *j, outcome *o)
     return sw__gpu_choose(t->g, c->key, &choice);
 }
 
+/* seconds: what the trial cost beside compiling by the rules. */
 static void tell(const sw__gpu *g, const outcome *o, double seconds)
 {
     if (o->measured == 0) return;
@@ -407,8 +421,8 @@ static sw_status decide(trial *t, const candidates *cs, bool may_measure)
         sw__log(SW_LOG_INFO, "%s: nothing is measured: %s", t->g->backend, sw_error());
     for (size_t i = 0; i < cs->n; i++) SW_TRY(keep(t, &cs->list[i], i < t->n_jobs ? &t->jobs[i] : NULL, &o));
     t->g->tuning->measured += o.measured;
-    t->g->tuning->seconds += sw__now() - t->start;
-    tell(t->g, &o, sw__now() - t->start);
+    t->g->tuning->seconds += sw__now() - t->start - t->anyway;
+    tell(t->g, &o, sw__now() - t->start - t->anyway);
     return SW_OK;
 }
 
