@@ -107,6 +107,18 @@ SW_API const sw_plan *sw_program_plan(const sw_program *p);
 /* The same without allocating: compiles up to the memory plan. */
 SW_API sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out);
 
+/* What one launch of a plan is. Pointers are valid during the call. */
+typedef struct sw_plan_launch {
+    const char *kind, *name; /* "kernel", "copy" or the op: "conv"; and which node: "layer1.0.conv1" */
+    const char *note;        /* how a whole op is done: "gemm 64x64x16 of 256", a library's engine; "" */
+    double flops, traffic;   /* arithmetic operations, bytes moved */
+    uint64_t workspace;      /* bytes */
+} sw_plan_launch;
+typedef void (*sw_plan_launch_fn)(void *context, const sw_plan_launch *l);
+/* sw_plan_graph, which also tells of each launch in order; each may be NULL. */
+SW_API sw_status sw_plan_launches(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out,
+                                  sw_plan_launch_fn each, void *context);
+
 /* Index of an input or output by name, -1 if there is none. */
 SW_API int sw_program_input(const sw_program *p, const char *name);
 SW_API int sw_program_output(const sw_program *p, const char *name);

@@ -381,13 +381,35 @@ sw_status sw_compile(const sw_graph *g, sw_device *d, const sw_compile_options *
     return st;
 }
 
-sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out)
+static void tell(const compilation *c, sw_plan_launch_fn each, void *context)
+{
+    const sw_program *p = c->program;
+    const sw__backend *b = p->device->backend;
+    for (uint32_t i = 0; each && i < p->n_launches; i++) {
+        const sw__launch *l = &p->launches[i];
+        const int32_t workspace = c->schedule->steps[i].workspace;
+        each(context, &(sw_plan_launch){.kind = l->kind, .name = l->name, .flops = l->flops, .traffic = l->bytes,
+                                        .note = l->is_op && b->op_note ? b->op_note(l->built) : "",
+                                        .workspace = workspace >= 0 ? c->schedule->storages[workspace].bytes : 0});
+    }
+}
+
+sw_status sw_plan_launches(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out,
+                           sw_plan_launch_fn each, void *context)
 {
     if (!g || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_plan_graph: graph, device or out is NULL");
     compilation c = {.device = d, .options = o ? o : &no_options};
     const sw_status st = make_plan(&c, g);
-    if (st == SW_OK) *out = c.program->plan;
+    if (st == SW_OK) {
+        *out = c.program->plan;
+        tell(&c, each, context);
+    }
     sw_program_free(c.program);
     compilation_free(&c);
     return st;
+}
+
+sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out)
+{
+    return sw_plan_launches(g, d, o, out, NULL, NULL);
 }
