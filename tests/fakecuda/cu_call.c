@@ -118,6 +118,13 @@ FK_EXPORT uint64_t fk_random(void)
     return z ^ (z >> 31);
 }
 
+FK_EXPORT void fk_seed(uint64_t seed)
+{
+    fk_lock();
+    random_state = seed;
+    fk_unlock();
+}
+
 uint64_t fk_random_below(uint64_t n)
 {
     return fk_random() % n;
@@ -316,4 +323,13 @@ FK_EXPORT CUresult CUDAAPI cuDriverGetVersion(int *version)
     if (version == NULL) return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "no place for the version");
     *version = fk_set.driver;
     return CUDA_SUCCESS;
+}
+
+/* NVRTC opens the driver too, and asks for tables that only the real one has. */
+FK_EXPORT CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id)
+{
+    FK_ENTER(FK_NO_INIT | FK_ANYWAY);
+    (void)id;
+    if (table != NULL) *table = NULL;
+    return CUDA_ERROR_NOT_FOUND;
 }

@@ -89,8 +89,9 @@ static void complain_dead(const fk_alloc *a, size_t word, bool poison, const fk_
 static void check_writers(const fk_alloc *a, size_t first, size_t last, int access, const fk_op *op, const char *who)
 {
     const uint32_t *const w = a->writer;
+    const bool uninit = fk_set.uninit && access == PTX_READ && !a->pinned; /* who knows what the host wrote */
     for (size_t i = first; i <= last; i++) {
-        if ((w[i] & SEQ) <= op->clock.seq[w[i] >> 24] && (w[i] != 0 || !fk_set.uninit || access != PTX_READ)) continue;
+        if ((w[i] & SEQ) <= op->clock.seq[w[i] >> 24] && (w[i] != 0 || !uninit)) continue;
         if (w[i] == POISON || w[i] == 0) {
             if (access != PTX_WRITE) complain_dead(a, i, w[i] == POISON, op, who);
             continue;

@@ -65,6 +65,7 @@ long fk_live(const char *kind);
  * from FAKECUDA_SEED. */
 int fk_sm(void);
 uint64_t fk_random(void);
+void fk_seed(uint64_t seed); /* FAKECUDA_SEED anew */
 uint64_t fk_memory_used(int physical); /* bytes that this process holds of the i-th GPU, as NVML counts them */
 
 #endif
