@@ -221,6 +221,12 @@ static sw_status cu_build(void *dev)
     return sw__gpu_build(gpu(dev));
 }
 
+static sw_status cu_plan_ready(void *dev, void *plan)
+{
+    (void)dev;
+    return sw__gpu_plan_ready(plan);
+}
+
 /* With SWOOP_CHECK a library's call is waited for too: whoever calls names the op. */
 static sw_status cu_run(void *dev, void *plan, const sw__bind *bind)
 {
@@ -316,6 +322,7 @@ const sw__backend sw__backend_cuda = {
     .op_exec = cu_run,
     .op_note = cu_op_note,
     .build = cu_build,
+    .plan_ready = cu_plan_ready,
     .run_timed = cu_run_timed,
     .record_begin = cu_record_begin,
     .record_end = cu_record_end,

@@ -79,9 +79,11 @@ void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k);
  * of the dialect, so the prelude does not come before it. */
 sw_status sw__gpu_want_alone(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, bool plain,
                              sw__gpu_kernel **out);
-sw_status sw__gpu_build_alone(sw__gpu *g, const sw__gpu_kernel *k); /* only this one */
-/* Compiles all that was asked for and is not there, in one program. */
+sw_status sw__gpu_build_alone(sw__gpu *g, sw__gpu_kernel *k); /* only this one */
+/* Compiles all that was asked for and is not there, in one program. A kernel that the compiler refuses keeps no other from
+ * being built: this is then SW_OK, and sw__gpu_kernel_ready tells of it. */
 sw_status sw__gpu_build(sw__gpu *g);
+sw_status sw__gpu_kernel_ready(const sw__gpu_kernel *k);
 void *sw__gpu_kernel_handle(const sw__gpu_kernel *k); /* the driver's; NULL before it is built */
 const char *sw__gpu_kernel_entry(const sw__gpu_kernel *k);
 uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k); /* hash of the text of its program; 0 before it is built */
@@ -166,6 +168,7 @@ bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i);
 sw_status sw__gpu_op_plan(sw__gpu *g, const sw__op_desc *d, void **plan, size_t *workspace);
 sw_status sw__gpu_plan_new(sw__gpu *g, const char *name, sw__gpu_plan **out);
 void sw__gpu_plan_free(sw__gpu_plan *p);
+sw_status sw__gpu_plan_ready(const sw__gpu_plan *p); /* SW_OK, or why one of its kernels cannot be launched */
 sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind);
 /* Waits, and tells of a bad index: SW_ERR_DATA. */
 sw_status sw__gpu_sync(sw__gpu *g);
