@@ -68,6 +68,7 @@ typedef struct sw__gpu {
 /* target, key, driver, dev, backend are filled in by the caller. */
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
+void sw__gpu_set_traits(sw__gpu *g); /* done by init; by itself for a device that is only planned for */
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */
 
