@@ -1,5 +1,5 @@
-/* fakecuda_case.h: what the tests of the double of a GPU share: its libraries as they are loaded in a child process, one
- * for each planted fault, whose exit code and report are checked; small kernels in PTX; and shorter calls. */
+/* fakecuda_case.h: what the tests of the double of a GPU share: its libraries as they are loaded in a child process,
+ * one for each planted fault, whose exit code and report are checked; small kernels in PTX; and shorter calls. */
 #ifndef SWOOP_TESTS_FAKECUDA_CASE_H
 #define SWOOP_TESTS_FAKECUDA_CASE_H
 
@@ -46,7 +46,7 @@ static CUstream stream[3];
 static CUevent event[3];
 static CUmodule module;
 
-/* ---- a child -------------------------------------------------------------------------------------------------------- */
+/* ---- a child ----------------------------------------------------------------------------------------------------- */
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \
@@ -135,7 +135,7 @@ static inline void expect_report(const char *settings, void (*scenario)(void), c
         fail_msg("exit code %d, signal %d, wanted 97 and '%s': %.2000s", r.code, r.signal, words, r.text);
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 #define SW_PTX_HEAD ".version 8.0\n.target sm_75\n.address_size 64\n"
 /* i of this thread in %r4, its bytes in %rd4; done where i >= n, which is the last parameter. */
@@ -145,37 +145,46 @@ static inline void expect_report(const char *settings, void (*scenario)(void), c
 #define SW_PTX_REGISTERS ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n"
 
 /* p[i] += 1 */
-static const char ptx_all[] =
-    SW_PTX_HEAD
-    ".visible .entry add_one(\n.param .u64 add_one_0,\n.param .u32 add_one_1\n)\n{\n" SW_PTX_REGISTERS
-    SW_PTX_INDEX("add_one_1")
-    "ld.param.u64 %rd0, [add_one_0];\ncvta.to.global.u64 %rd1, %rd0;\nadd.s64 %rd2, %rd1, %rd4;\n"
-    "ld.global.f32 %f0, [%rd2];\nadd.f32 %f1, %f0, 0f3F800000;\nst.global.f32 [%rd2], %f1;\n$DONE:\nret;\n}\n"
-    /* to[i] = 2 from[i]; at most 128 threads */
-    ".visible .entry twice(\n.param .u64 twice_0,\n.param .u64 twice_1,\n.param .u32 twice_2\n)\n.maxntid 128, 1, 1\n{\n"
-    SW_PTX_REGISTERS SW_PTX_INDEX("twice_2")
-    "ld.param.u64 %rd0, [twice_0];\ncvta.to.global.u64 %rd1, %rd0;\nadd.s64 %rd2, %rd1, %rd4;\n"
-    "ld.param.u64 %rd5, [twice_1];\ncvta.to.global.u64 %rd6, %rd5;\nadd.s64 %rd7, %rd6, %rd4;\n"
-    "ld.global.f32 %f0, [%rd7];\nadd.f32 %f1, %f0, %f0;\nst.global.f32 [%rd2], %f1;\n$DONE:\nret;\n}\n"
-    /* every thread reads what its neighbour wrote into shared memory, without a barrier */
-    ".visible .entry race_block(\n.param .u64 race_block_0\n)\n{\n" SW_PTX_REGISTERS
-    ".shared .align 4 .b8 words[1024];\n"
-    "mov.u32 %r0, %tid.x;\nshl.b32 %r1, %r0, 2;\nmov.u32 %r2, words;\nadd.s32 %r3, %r2, %r1;\nst.shared.u32 [%r3], %r0;\n"
-    "xor.b32 %r4, %r1, 128;\nadd.s32 %r5, %r2, %r4;\nld.shared.u32 %r6, [%r5];\n"
-    "ld.param.u64 %rd0, [race_block_0];\ncvta.to.global.u64 %rd1, %rd0;\nmul.wide.u32 %rd2, %r0, 4;\n"
-    "add.s64 %rd3, %rd1, %rd2;\nst.global.u32 [%rd3], %r6;\nret;\n}\n"
-    /* every block writes the first word */
-    ".visible .entry race_grid(\n.param .u64 race_grid_0\n)\n{\n" SW_PTX_REGISTERS
-    "mov.u32 %r0, %ctaid.x;\nmov.u32 %r1, %tid.x;\nsetp.ne.s32 %p0, %r1, 0;\n@%p0 bra $DONE;\n"
-    "ld.param.u64 %rd0, [race_grid_0];\ncvta.to.global.u64 %rd1, %rd0;\nst.global.u32 [%rd1], %r0;\n$DONE:\nret;\n}\n"
-    /* half of the threads wait at another barrier */
-    ".visible .entry barriers(\n.param .u64 barriers_0\n)\n{\n" SW_PTX_REGISTERS
-    "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 64;\n@%p0 bra $LOW;\nbar.sync 0;\nbra $DONE;\n$LOW:\nbar.sync 0;\n"
-    "$DONE:\nret;\n}\n"
-    /* never ends */
-    ".visible .entry hang(\n.param .u64 hang_0\n)\n{\n" SW_PTX_REGISTERS "$LOOP:\nadd.s32 %r0, %r0, 1;\nbra $LOOP;\nret;\n}\n";
+static const char ptx_all[] = SW_PTX_HEAD
+    ".visible .entry add_one(\n.param .u64 add_one_0,\n.param .u32 add_one_1\n)\n{\n" SW_PTX_REGISTERS SW_PTX_INDEX(
+        "add_one_1") "ld.param.u64 %rd0, [add_one_0];\ncvta.to.global.u64 %rd1, %rd0;\nadd.s64 %rd2, %rd1, %rd4;\n"
+                     "ld.global.f32 %f0, [%rd2];\nadd.f32 %f1, %f0, 0f3F800000;\nst.global.f32 [%rd2], "
+                     "%f1;\n$DONE:\nret;\n}\n"
+                     /* to[i] = 2 from[i]; at most 128 threads */
+                     ".visible .entry twice(\n.param .u64 twice_0,\n.param .u64 twice_1,\n.param .u32 "
+                     "twice_2\n)\n.maxntid 128, 1, 1\n{\n" SW_PTX_REGISTERS SW_PTX_INDEX(
+                         "twice_2") "ld.param.u64 %rd0, [twice_0];\ncvta.to.global.u64 %rd1, %rd0;\nadd.s64 %rd2, "
+                                    "%rd1, %rd4;\n"
+                                    "ld.param.u64 %rd5, [twice_1];\ncvta.to.global.u64 %rd6, %rd5;\nadd.s64 %rd7, "
+                                    "%rd6, %rd4;\n"
+                                    "ld.global.f32 %f0, [%rd7];\nadd.f32 %f1, %f0, %f0;\nst.global.f32 [%rd2], "
+                                    "%f1;\n$DONE:\nret;\n}\n"
+                                    /* every thread reads what its neighbour wrote into shared memory, without a barrier
+                                     */
+                                    ".visible .entry race_block(\n.param .u64 race_block_0\n)\n{\n" SW_PTX_REGISTERS
+                                    ".shared .align 4 .b8 words[1024];\n"
+                                    "mov.u32 %r0, %tid.x;\nshl.b32 %r1, %r0, 2;\nmov.u32 %r2, words;\nadd.s32 %r3, "
+                                    "%r2, %r1;\nst.shared.u32 [%r3], %r0;\n"
+                                    "xor.b32 %r4, %r1, 128;\nadd.s32 %r5, %r2, %r4;\nld.shared.u32 %r6, [%r5];\n"
+                                    "ld.param.u64 %rd0, [race_block_0];\ncvta.to.global.u64 %rd1, %rd0;\nmul.wide.u32 "
+                                    "%rd2, %r0, 4;\n"
+                                    "add.s64 %rd3, %rd1, %rd2;\nst.global.u32 [%rd3], %r6;\nret;\n}\n"
+                                    /* every block writes the first word */
+                                    ".visible .entry race_grid(\n.param .u64 race_grid_0\n)\n{\n" SW_PTX_REGISTERS
+                                    "mov.u32 %r0, %ctaid.x;\nmov.u32 %r1, %tid.x;\nsetp.ne.s32 %p0, %r1, 0;\n@%p0 bra "
+                                    "$DONE;\n"
+                                    "ld.param.u64 %rd0, [race_grid_0];\ncvta.to.global.u64 %rd1, %rd0;\nst.global.u32 "
+                                    "[%rd1], %r0;\n$DONE:\nret;\n}\n"
+                                    /* half of the threads wait at another barrier */
+                                    ".visible .entry barriers(\n.param .u64 barriers_0\n)\n{\n" SW_PTX_REGISTERS
+                                    "mov.u32 %r0, %tid.x;\nsetp.lt.u32 %p0, %r0, 64;\n@%p0 bra $LOW;\nbar.sync 0;\nbra "
+                                    "$DONE;\n$LOW:\nbar.sync 0;\n"
+                                    "$DONE:\nret;\n}\n"
+                                    /* never ends */
+                                    ".visible .entry hang(\n.param .u64 hang_0\n)\n{\n" SW_PTX_REGISTERS
+                                    "$LOOP:\nadd.s32 %r0, %r0, 1;\nbra $LOOP;\nret;\n}\n";
 
-/* ---- shorter calls ----------------------------------------------------------------------------------------------------- */
+/* ---- shorter calls ----------------------------------------------------------------------------------------------- */
 
 enum { N = 300, BYTES = N * 4 };
 

@@ -1,12 +1,12 @@
-/* test_fakecuda.c: the double of a GPU finds what it is there to find: each check of tests/fakecuda has a program with the
- * fault planted, run in a process of its own, whose report and exit code are looked at; and a program without fault gives
- * the same bits in whatever order its streams run. Graphs: test_fakecuda_graph.c. */
+/* test_fakecuda.c: the double of a GPU finds what it is there to find: each check of tests/fakecuda has a program with
+ * the fault planted, run in a process of its own, whose report and exit code are looked at; and a program without
+ * fault gives the same bits in whatever order its streams run. Graphs: test_fakecuda_graph.c. */
 /* needs: FAKECUDA */
 #include "fakecuda_case.h"
 
 #include <math.h>
 
-/* ---- programs without fault ------------------------------------------------------------------------------------------ */
+/* ---- programs without fault -------------------------------------------------------------------------------------- */
 
 /* Three streams: up, twice on two sides, together, down. Returns a sum of the bits. */
 static uint64_t three_streams(float *host, float *result, CUdeviceptr p[4])
@@ -120,7 +120,7 @@ static void test_legacy_and_queries(void **state)
     expect_clean("", query);
 }
 
-/* ---- order --------------------------------------------------------------------------------------------------------------- */
+/* ---- order ------------------------------------------------------------------------------------------------------- */
 
 static void missing_wait(void)
 {
@@ -283,7 +283,7 @@ static void test_order(void **state)
     expect_report("", unordered_map, "library: A (stream");
 }
 
-/* ---- memory ------------------------------------------------------------------------------------------------------------ */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static void use_after_free(void)
 {
@@ -421,7 +421,7 @@ static void test_leaks(void **state)
     expect_report("", released_with_leaks, "leak: allocation 1");
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 static void race_block(void)
 {
@@ -516,7 +516,7 @@ static void test_launches(void **state)
     expect_report("", unloaded, "its module was unloaded before it ran");
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------------------ */
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 static void *without_context(void *data)
 {
@@ -586,8 +586,9 @@ static void test_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedules), cmocka_unit_test(test_legacy_and_queries), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_memory),    cmocka_unit_test(test_leaks),              cmocka_unit_test(test_kernel_faults),
+        cmocka_unit_test(test_schedules), cmocka_unit_test(test_legacy_and_queries),
+        cmocka_unit_test(test_order),     cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_leaks),     cmocka_unit_test(test_kernel_faults),
         cmocka_unit_test(test_launches),  cmocka_unit_test(test_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

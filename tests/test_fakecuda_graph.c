@@ -1,11 +1,11 @@
-/* test_fakecuda_graph.c: the double of a GPU, continued: graphs that streams capture, what breaks a capture, several GPUs,
- * NVML, the attributes of each GPU, and CUDA C through the fake NVRTC (left out where there is no toolkit). */
+/* test_fakecuda_graph.c: the double of a GPU, continued: graphs that streams capture, what breaks a capture, several
+ * GPUs, NVML, the attributes of each GPU, and CUDA C through the fake NVRTC (left out where there is no toolkit). */
 /* needs: FAKECUDA */
 #include "fakecuda_case.h"
 
 #include <nvrtc.h>
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------------- */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 static CUdeviceptr a, b, c;
 static float *up, *down;
@@ -176,7 +176,7 @@ static void test_graphs(void **state)
     expect_report("", source_changed_under_graph, "the host changed");
 }
 
-/* ---- what breaks a capture ------------------------------------------------------------------------------------------------ */
+/* ---- what breaks a capture --------------------------------------------------------------------------------------- */
 
 static CUresult call_synchronize(void) { return cu.cuStreamSynchronize(stream[0]); }
 static CUresult call_context_synchronize(void) { return cu.cuCtxSynchronize(); }
@@ -305,7 +305,7 @@ static void test_capture_rules(void **state)
     expect_report("", other_thread, "the capture began in another thread");
 }
 
-/* ---- GPUs --------------------------------------------------------------------------------------------------------------------- */
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
 static int attribute(CUdevice_attribute what, CUdevice device)
 {
@@ -316,8 +316,10 @@ static int attribute(CUdevice_attribute what, CUdevice device)
 
 static void many_kinds(void)
 {
-    static const struct { int sm, units, shared_kib; } wanted[] = {
-        { 75, 40, 64 }, { 80, 108, 163 }, { 86, 82, 99 }, { 89, 128, 99 }, { 90, 132, 227 }, { 100, 148, 227 }, { 120, 170, 99 },
+    static const struct { int sm, units, shared_kib;
+    } wanted[] = {
+        { 75, 40, 64 },   { 80, 108, 163 },  { 86, 82, 99 },   { 89, 128, 99 },
+        { 90, 132, 227 }, { 100, 148, 227 }, { 120, 170, 99 },
     };
     int n;
     OK(cu.cuInit(0));
@@ -387,11 +389,12 @@ static void test_gpus(void **state)
     expect_report("FAKECUDA_DEVICES=2", peer_order, "a wait is missing");
 }
 
-/* ---- NVML --------------------------------------------------------------------------------------------------------------------- */
+/* ---- NVML -------------------------------------------------------------------------------------------------------- */
 
 static void nvml(void)
 {
-    int (*init)(void), (*by_bus)(const char *, void **), (*name)(void *, char *, unsigned), (*uuid)(void *, char *, unsigned);
+    int (*init)(void), (*by_bus)(const char *, void **), (*name)(void *, char *, unsigned),
+        (*uuid)(void *, char *, unsigned);
     int (*power)(void *, unsigned *), (*memory_info)(void *, unsigned long long *), (*count)(unsigned *);
     void *const library = open_fake("libnvidia-ml.so.1"), *device;
     char bus[16], text[96], same[96];
@@ -414,7 +417,8 @@ static void nvml(void)
     OK(cu.cuDeviceGetName(same, sizeof same, 0));
     CHECK(strcmp(text, same) == 0);
     OK(cu.cuDeviceGetUuid(&id, 0));
-    snprintf(same, sizeof same, "GPU-%02x%02x", (unsigned)(unsigned char)id.bytes[0], (unsigned)(unsigned char)id.bytes[1]);
+    snprintf(same, sizeof same, "GPU-%02x%02x", (unsigned)(unsigned char)id.bytes[0],
+             (unsigned)(unsigned char)id.bytes[1]);
     CHECK(uuid(device, text, sizeof text) == 0 && strncmp(text, same, 8) == 0 && strlen(text) == 40);
     CHECK(power(device, &milliwatts) == 0 && milliwatts == 21000);
     const CUdeviceptr p = memory(1 << 20);
@@ -429,7 +433,7 @@ static void test_nvml(void **state)
     expect_clean("FAKECUDA_DEVICES=2 FAKECUDA_SM=90,75 CUDA_VISIBLE_DEVICES=1", nvml);
 }
 
-/* ---- CUDA C ------------------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA C ------------------------------------------------------------------------------------------------------ */
 
 #define SW_FAKE_NVRTC(X)                                                                                               \
     X(nvrtcVersion) X(nvrtcCreateProgram) X(nvrtcCompileProgram) X(nvrtcDestroyProgram) X(nvrtcGetCUBINSize)           \

@@ -27,7 +27,7 @@ static int n_failures;
 static struct { char name[48]; long calls; } counts[MOST_NAMES];
 static long n_calls;
 
-/* ---- lock, settings ------------------------------------------------------------------------------------------------ */
+/* ---- lock, settings ---------------------------------------------------------------------------------------------- */
 
 void fk_lock(void)
 {
@@ -130,7 +130,7 @@ uint64_t fk_random_below(uint64_t n)
     return fk_random() % n;
 }
 
-/* ---- reports -------------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 FK_EXPORT void fk_report(const char *fmt, ...)
 {
@@ -163,7 +163,7 @@ CUresult fk_misuse(const fk_guard *g, CUresult code, const char *fmt, ...)
     return code;
 }
 
-/* ---- failures -------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
 
 /* The name without _v2 and the like. */
 static void plain_name(const char *name, char out[48])
@@ -243,7 +243,7 @@ FK_EXPORT long fk_calls(const char *function)
     return n;
 }
 
-/* ---- enter and leave ------------------------------------------------------------------------------------------------- */
+/* ---- enter and leave --------------------------------------------------------------------------------------------- */
 
 bool fk_is_sticky(CUresult code)
 {

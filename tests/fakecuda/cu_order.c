@@ -1,6 +1,6 @@
-/* cu_order.c: who comes before whom. Every operation has a vector clock; every word of memory remembers who wrote it last
- * and, of each stream, who read it last. An access that nothing orders after these is reported, whatever order the
- * operations ran in. See cu.h. */
+/* cu_order.c: who comes before whom. Every operation has a vector clock; every word of memory remembers who wrote it
+ * last and, of each stream, who read it last. An access that nothing orders after these is reported, whatever order
+ * the operations ran in. See cu.h. */
 #include "cu.h"
 
 #include <stdio.h>
@@ -70,10 +70,11 @@ static void complain(const fk_alloc *a, size_t word, const char *did, const char
     if (reported.seq[op->id] == seq_of(op)) return;
     reported.seq[op->id] = seq_of(op);
     describe((int)(who >> 24), who & SEQ, other, sizeof other);
-    fk_report("%s (stream %d, operation %u) %s 0x%llx, byte %zu of %s %llu of %zu bytes, %s %s without an order between "
-              "the two: a wait is missing",
-              by, op->id, seq_of(op), did, (unsigned long long)(a->lo + 4 * word), 4 * word,
-              a->pinned ? "pinned memory" : "allocation", (unsigned long long)a->number, a->bytes, what, other);
+    fk_report(
+        "%s (stream %d, operation %u) %s 0x%llx, byte %zu of %s %llu of %zu bytes, %s %s without an order between "
+        "the two: a wait is missing",
+        by, op->id, seq_of(op), did, (unsigned long long)(a->lo + 4 * word), 4 * word,
+        a->pinned ? "pinned memory" : "allocation", (unsigned long long)a->number, a->bytes, what, other);
 }
 
 static void complain_dead(const fk_alloc *a, size_t word, bool poison, const fk_op *op, const char *by)
@@ -173,7 +174,7 @@ void fk_order_forget(fk_alloc *a)
     }
 }
 
-/* ---- new numbers ------------------------------------------------------------------------------------------------------ */
+/* ---- new numbers ------------------------------------------------------------------------------------------------- */
 
 static void rebase(fk_alloc *a, void *data)
 {
