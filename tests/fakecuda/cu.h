@@ -80,6 +80,7 @@ typedef struct fk_alloc fk_alloc;
 extern fk_clock fk_host, fk_done; /* what the host knows to be done; what is done */
 void fk_join(fk_clock *to, const fk_clock *from);
 bool fk_before(const fk_clock *a, const fk_clock *b); /* a ≤ b in every entry */
+bool fk_is_due(const fk_op *op); /* all that comes before is done */
 int fk_id_new(void); /* an entry; -1: none is free */
 void fk_id_free(int id);
 

@@ -30,6 +30,13 @@ bool fk_before(const fk_clock *a, const fk_clock *b)
     return true;
 }
 
+bool fk_is_due(const fk_op *op)
+{
+    for (int i = 0; i < n_ids; i++)
+        if (i != op->id && op->clock.seq[i] > fk_done.seq[i]) return false; /* its own turn comes by the queue */
+    return true;
+}
+
 int fk_id_new(void)
 {
     for (int i = 1; i < FK_IDS; i++) {

@@ -145,13 +145,6 @@ CUresult fk_submit(const fk_guard *g, fk_stream *s, fk_task *t)
     return s->capture != NULL ? fk_capture_add(s, t) : fk_queue(s, t, NULL);
 }
 
-static bool may_run(const fk_op *op)
-{
-    fk_clock before = op->clock;
-    before.seq[op->id]--; /* its own turn comes by the queue */
-    return fk_before(&before, &fk_done);
-}
-
 static bool is_ready(const fk_op *op)
 {
     if (op->task->ready == NULL || fk_sticky != CUDA_SUCCESS) return true;
@@ -182,7 +175,7 @@ static int step(void)
     fk_stream *heads[FK_IDS];
     int n = 0, found = -1;
     for (fk_stream *s = streams; s != NULL; s = s->next_stream)
-        if (s->head != NULL && may_run(s->head)) heads[n++] = s;
+        if (s->head != NULL && fk_is_due(s->head)) heads[n++] = s;
     while (n > 0) {
         const int i = (int)fk_random_below((uint64_t)n);
         if (is_ready(heads[i]->head)) {

@@ -2,6 +2,19 @@
  * besides CUDA's own functions: memory through its checks, work in its streams, reports, failures, and which GPU is
  * played. They find these by dlopen("libcuda.so.1") and dlsym, as real libraries find the driver. All may be called
  * from any thread. */
+/* The environment that the double obeys:
+ *   FAKECUDA_SM=90[,75…]      the GPU that is played, for each device: 75 80 86 89 90 100 120 (gpus.c)
+ *   FAKECUDA_DEVICES=n        how many; 0: a machine with the driver and no GPU. CUDA_VISIBLE_DEVICES=1,0 chooses
+ *   FAKECUDA_MEM=64M          memory of each device; as the GPU has, if not set
+ *   FAKECUDA_DRIVER=12040     CUDA version of the driver
+ *   FAKECUDA_SEED=n           order of streams, of blocks and of threads
+ *   FAKECUDA_FAIL=f:n:code,…  the n-th call of f fails with code (700 and the like: so does all that follows); f may be *
+ *   FAKECUDA_STRICT=1         ends the process with 97 instead of 0 if anything was reported, leaks included
+ *   FAKECUDA_RACES=0          does not look for races between threads (faster)
+ *   FAKECUDA_UNINIT=1         reports reads of device memory that nothing has written
+ *   FAKECUDA_INSTRUCTIONS=n   of a block, after which it is taken for a hang
+ *   FAKECUDA_TOOLKIT=folder   where the real NVRTC is, before CUDA_HOME and CUDA_PATH
+ *   FAKECUDA_TEMPERATURE, _POWER (milliwatts), _UTILIZATION, _REASONS (bits): what NVML tells */
 #ifndef FAKECUDA_FAKE_H
 #define FAKECUDA_FAKE_H
 
