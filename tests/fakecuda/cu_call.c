@@ -27,7 +27,7 @@ static int n_failures;
 static struct { char name[48]; long calls; } counts[MOST_NAMES];
 static long n_calls;
 
-/* ---- lock, settings ------------------------------------------------------------------------------------------------ */
+/* ---- lock, settings ---------------------------------------------------------------------------------------------- */
 
 void fk_lock(void)
 {
@@ -118,12 +118,19 @@ FK_EXPORT uint64_t fk_random(void)
     return z ^ (z >> 31);
 }
 
+FK_EXPORT void fk_seed(uint64_t seed)
+{
+    fk_lock();
+    random_state = seed;
+    fk_unlock();
+}
+
 uint64_t fk_random_below(uint64_t n)
 {
     return fk_random() % n;
 }
 
-/* ---- reports -------------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 FK_EXPORT void fk_report(const char *fmt, ...)
 {
@@ -156,7 +163,7 @@ CUresult fk_misuse(const fk_guard *g, CUresult code, const char *fmt, ...)
     return code;
 }
 
-/* ---- failures -------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
 
 /* The name without _v2 and the like. */
 static void plain_name(const char *name, char out[48])
@@ -236,7 +243,7 @@ FK_EXPORT long fk_calls(const char *function)
     return n;
 }
 
-/* ---- enter and leave ------------------------------------------------------------------------------------------------- */
+/* ---- enter and leave --------------------------------------------------------------------------------------------- */
 
 bool fk_is_sticky(CUresult code)
 {
@@ -316,4 +323,13 @@ FK_EXPORT CUresult CUDAAPI cuDriverGetVersion(int *version)
     if (version == NULL) return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "no place for the version");
     *version = fk_set.driver;
     return CUDA_SUCCESS;
+}
+
+/* NVRTC opens the driver too, and asks for tables that only the real one has. */
+FK_EXPORT CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id)
+{
+    FK_ENTER(FK_NO_INIT | FK_ANYWAY);
+    (void)id;
+    if (table != NULL) *table = NULL;
+    return CUDA_ERROR_NOT_FOUND;
 }

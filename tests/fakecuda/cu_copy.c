@@ -1,6 +1,6 @@
-/* cu_copy.c: copies and fills. The bytes of a copy that runs later must not be touched by the host until then: sources are
- * hashed when the copy is queued and when it runs, destinations are filled with 0xFF in between, so who reads too early
- * sees NaN. Pageable memory is copied at once, or waited for, as CUDA does. See cu.h. */
+/* cu_copy.c: copies and fills. The bytes of a copy that runs later must not be touched by the host until then: sources
+ * are hashed when the copy is queued and when it runs, destinations are filled with 0xFF in between, so who reads too
+ * early sees NaN. Pageable memory is copied at once, or waited for, as CUDA does. See cu.h. */
 #include "cu.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct copy {
 static const char *const names[] = { "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync" };
 static copy *copies; /* all tasks, to know whom a fill would disturb */
 
-/* ---- what the host must not touch --------------------------------------------------------------------------------------- */
+/* ---- what the host must not touch -------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const unsigned char *at, size_t n)
 {
@@ -69,8 +69,9 @@ static void copy_start(void *data)
 static void check_source(const copy *c, const fk_op *op)
 {
     if (c->version != c->pinned->version || hash_of(pinned_at(c, c->from), c->bytes) == c->hash) return;
-    fk_report("%s (stream %d, operation %u): the host changed the %zu bytes at %p of the source before they were copied",
-              c->name, op->id, op->clock.seq[op->id], c->bytes, (void *)pinned_at(c, c->from));
+    fk_report(
+        "%s (stream %d, operation %u): the host changed the %zu bytes at %p of the source before they were copied",
+        c->name, op->id, op->clock.seq[op->id], c->bytes, (void *)pinned_at(c, c->from));
 }
 
 static void check_destination(copy *c, const fk_op *op)
@@ -84,7 +85,7 @@ static void check_destination(copy *c, const fk_op *op)
                   "copy was done", c->name, op->id, op->clock.seq[op->id], c->bytes, (const void *)at);
 }
 
-/* ---- running -------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static CUresult copy_run(const fk_op *op, void *data)
 {
@@ -126,7 +127,7 @@ static CUresult submit_copy(const fk_guard *g, fk_stream *s, const copy *like)
     return fk_submit(g, s, t);
 }
 
-/* ---- checks --------------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static CUresult check_range(const fk_guard *g, const char *what, uint64_t address, size_t bytes)
 {
@@ -154,7 +155,7 @@ static CUresult no_pageable(const fk_guard *g, const fk_stream *s)
                             "a copy of pageable memory within a capture");
 }
 
-/* ---- CUDA's functions ------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA's functions -------------------------------------------------------------------------------------------- */
 
 FK_EXPORT CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void *host, size_t bytes, CUstream stream)
 {
@@ -210,7 +211,7 @@ FK_EXPORT CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, s
     return across(&guard, to, from, bytes, stream);
 }
 
-/* ---- fills -------------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ------------------------------------------------------------------------------------------------------- */
 
 typedef struct fill { const char *name; uint64_t to; size_t n; int width; uint32_t value; bool poison; } fill;
 
@@ -220,7 +221,8 @@ static CUresult fill_run(const fk_op *op, void *data)
     const size_t bytes = f->n * (size_t)f->width;
     unsigned char *const at = fk_reach(f->to, bytes, PTX_WRITE, op, f->name);
     if (at == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    for (size_t i = 0; i < f->n; i++) memcpy(at + i * (size_t)f->width, &f->value, (size_t)f->width); /* little-endian */
+    for (size_t i = 0; i < f->n; i++)
+        memcpy(at + i * (size_t)f->width, &f->value, (size_t)f->width); /* little-endian */
     if (f->poison) fk_touch_poison(fk_find_live(f->to, bytes), f->to, bytes);
     return CUDA_SUCCESS;
 }
@@ -264,7 +266,7 @@ FK_EXPORT int fk_poison_async(void *stream, uint64_t address, size_t bytes)
     return (int)submit_fill(&guard, &(fill){ "fk_poison_async", address, bytes, 1, 0xff, true }, stream);
 }
 
-/* ---- between devices ------------------------------------------------------------------------------------------------------------ */
+/* ---- between devices --------------------------------------------------------------------------------------------- */
 
 static CUresult check_owner(const fk_guard *g, const char *what, uint64_t address, CUcontext context)
 {
@@ -273,8 +275,8 @@ static CUresult check_owner(const fk_guard *g, const char *what, uint64_t addres
     const fk_alloc *const a = fk_find(address);
     if (c == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (a == NULL || a->device == c->o.device) return CUDA_SUCCESS;
-    return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s is memory of device %d, its context of device %d", what, a->device,
-                     c->o.device);
+    return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s is memory of device %d, its context of device %d", what,
+                     a->device, c->o.device);
 }
 
 /* Needs no peer access: without it the bytes go through the host. */

@@ -35,7 +35,7 @@ FK_EXPORT uint64_t fk_memory_used(int physical)
     return 0;
 }
 
-/* ---- devices -------------------------------------------------------------------------------------------------------- */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static CUresult check_device(const fk_guard *g, CUdevice device, const void *out)
 {
@@ -179,7 +179,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute w
     return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "the double does not know attribute %d", (int)what);
 }
 
-/* ---- contexts ------------------------------------------------------------------------------------------------------- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 FK_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
@@ -282,7 +282,7 @@ FK_EXPORT CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest
     return CUDA_SUCCESS;
 }
 
-/* ---- peers ------------------------------------------------------------------------------------------------------------ */
+/* ---- peers ------------------------------------------------------------------------------------------------------- */
 
 /* Boards of one kind reach each other. */
 static bool can_reach(int device, int peer)
@@ -323,7 +323,7 @@ FK_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
     return fk_result(&guard, CUDA_SUCCESS);
 }
 
-/* ---- errors -------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 #define CODE(c) { CUDA_ERROR_##c, "CUDA_ERROR_" #c }
 static const struct { CUresult code; const char *name; } codes[] = {

@@ -1,5 +1,5 @@
-/* gpus.c: the table of GPUs that the fakes play, and how the environment chooses among them. Linked into the fake libcuda
- * and the fake NVML, so that the two tell the same. */
+/* gpus.c: the table of GPUs that the fakes play, and how the environment chooses among them. Linked into the fake
+ * libcuda and the fake NVML, so that the two tell the same. */
 #include "gpus.h"
 
 #include <stdlib.h>

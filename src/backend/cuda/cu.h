@@ -270,6 +270,7 @@ void sw__cu_recording_free(sw__cu *c, void *recording);
 /* cu_library.c: plans for cuBLASLt and cuDNN (gpu.h's `library`), opened when first wanted; and their end, while the
  * context lives. */
 sw_status sw__cu_library(void *dev, sw__gpu_plan *p);
+bool sw__cu_library_has(uint16_t op);
 void sw__cu_library_close(sw__cu *c);
 
 #endif
