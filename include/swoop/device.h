@@ -71,6 +71,18 @@ typedef struct sw_tune_result {
 SW_API sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out);
 SW_API void sw_tune_result_free(sw_tune_result *r);
 
+/* A GPU as a catalogue knows it (tools.h); 0 where a figure is not known. */
+typedef struct sw_gpu_model {
+    char name[64], vendor[16];
+    int capability;          /* of NVIDIA's: compute capability times ten, 90; 0: others, planned for as OpenCL devices */
+    uint64_t memory;         /* bytes */
+    double bandwidth, flops; /* bytes, and f32 operations, a second */
+    int compute_units;       /* 0: estimated */
+} sw_gpu_model;
+/* Opens a GPU that is not in this machine, for plans: sw_plan_graph and sw_plan_launches say what a program would take
+ * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED. */
+SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out);
+
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 
 typedef struct sw_params sw_params;

@@ -487,7 +487,7 @@ static sw_status compile_all(run *r)
 {
     const sw_config *const c = r->c;
     if (!strcmp(sw_device_info(r->device)->backend, "cpu"))
-        return sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device opencl:0",
+        return sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
                         sw_device_info(r->device)->id);
     note_data(r);
     note_training(r);

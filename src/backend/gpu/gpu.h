@@ -42,6 +42,7 @@ typedef struct sw__gpu_driver {
     /* Plans an op by a vendor's library: adds its calls (sw__gpu_add_call), sets workspace and note. Where it fails with
      * SW_ERR_UNSUPPORTED, which takes back nothing, the op is planned on our kernels. NULL: there is no library. */
     sw_status (*library)(void *dev, sw__gpu_plan *p);
+    bool (*library_has)(uint16_t op); /* whether it is worth asking; NULL: always */
     /* A library that is asked only for ops for which it was found faster (tune.h): what it is called, NULL where it is not
      * installed; and what its first call for this op costs a process, once. NULL: the library is asked for every op. */
     const char *(*library_name)(void *dev);
@@ -69,12 +70,13 @@ typedef struct sw__gpu {
     char *read_from, *write_to; /* folders of kernels, or NULL; gpu_folder.c */
     uint64_t compiled, cached; /* programs compiled, and loaded from the cache: for logs and tests */
     uint64_t refused;          /* ops that the vendor's library did not take */
-    struct sw__gpu_tuning *tuning; /* which variants of its ops are the fastest; tune.h */
+    struct sw__gpu_tuning *tuning; /* which variants of its ops are the fastest; tune.h. NULL: a device for plans */
 } sw__gpu;
 
 /* target, key, driver, dev, backend are filled in by the caller. */
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
+void sw__gpu_set_traits(sw__gpu *g); /* done by init; by itself for a device that is only planned for */
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */
 

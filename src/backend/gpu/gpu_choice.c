@@ -279,7 +279,7 @@ void sw__gpu_keep_choices(sw__gpu *g, bool over)
 int sw__gpu_variant_of(sw__gpu *g, const sw__op_desc *d)
 {
     const sw__gpu_op *const op = &sw__gpu_ops[d->op];
-    if (op->variants == NULL || g->read_from != NULL || g->write_to != NULL) return 0;
+    if (op->variants == NULL || g->tuning == NULL || g->read_from != NULL || g->write_to != NULL) return 0;
     sw__text key = {0};
     const sw__gpu_choice *const c = sw__gpu_op_key(d, &key) && key.s != NULL ? sw__gpu_find_choice(g, key.s) : NULL;
     const int variant = c != NULL ? c->variant : 0, own = variant & ~SW__GPU_LIBRARY;
@@ -290,7 +290,8 @@ int sw__gpu_variant_of(sw__gpu *g, const sw__op_desc *d)
 bool sw__gpu_kernels_alone(const sw__gpu_plan *p)
 {
     const sw__gpu *const g = p->gpu;
-    return sw__gpu_ops[p->d.op].variants != NULL && !g->tuning->never && g->read_from == NULL && g->write_to == NULL;
+    const bool trials = g->tuning != NULL && !g->tuning->never && g->read_from == NULL && g->write_to == NULL;
+    return trials && sw__gpu_ops[p->d.op].variants != NULL;
 }
 
 void sw__gpu_tuning_free(sw__gpu *g)

@@ -7,7 +7,7 @@
 
 /* ---- device ---------------------------------------------------------------------------------------------------------- */
 
-static void set_traits(sw__gpu *g)
+void sw__gpu_set_traits(sw__gpu *g)
 {
     sw__traits *const t = &g->traits;
     t->fuse = t->views = true;
@@ -33,7 +33,7 @@ static sw_status make_tuning(sw__gpu *g, const sw_device_options *o)
 
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
 {
-    set_traits(g);
+    sw__gpu_set_traits(g);
     const char *const from = o != NULL ? o->kernels : NULL, *const to = o != NULL ? o->write_kernels : NULL;
     g->read_from = sw__strdup(from);
     g->write_to = sw__strdup(to);
