@@ -476,7 +476,7 @@ static void bad_launches(void)
     CUdeviceptr p = 0;
     int n = 0, value;
     set_up_fake();
-    const CUfunction f = kernel("add_one");
+    CUfunction f = kernel("add_one");
     CHECK(launch_size(65536, 32, 1, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(launch_size(0, 32, 1, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(launch_size(1, 32, 65, 0) == CUDA_ERROR_INVALID_VALUE);

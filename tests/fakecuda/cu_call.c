@@ -185,7 +185,7 @@ static void add_failure(const char *text, size_t n)
     *colon = '\0';
     plain_name(copy, failures[n_failures].name);
     failures[n_failures].at = strtol(colon + 1, &colon, 10);
-    failures[n_failures].code = *colon == ':' ? atoi(colon + 1) : CUDA_ERROR_UNKNOWN;
+    failures[n_failures].code = *colon == ':' ? (int)strtol(colon + 1, NULL, 10) : CUDA_ERROR_UNKNOWN;
     failures[n_failures++].calls = 0;
 }
 
