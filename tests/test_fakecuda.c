@@ -65,6 +65,7 @@ static void test_schedules(void **state)
     (void)state;
     expect_clean("", schedules);
     expect_clean("FAKECUDA_SM=75 FAKECUDA_UNINIT=1", schedules);
+    expect_clean("FAKECUDA_OPERATIONS=50", schedules); /* clocks begin anew every few rounds */
 }
 
 /* Blocking streams and the legacy one wait for each other; an event says how long something took. */

@@ -169,6 +169,7 @@ static void test_graphs(void **state)
 {
     (void)state;
     expect_clean("", graphs);
+    expect_clean("FAKECUDA_OPERATIONS=50", graphs);
     expect_clean("", update);
     expect_report("", graph_without_join, "a wait is missing");
     expect_report("", work_after_graph, "a wait is missing");

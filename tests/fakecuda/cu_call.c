@@ -85,6 +85,7 @@ __attribute__((constructor)) static void begin(void)
 {
     fk_set.memory = number("FAKECUDA_MEM", 0);
     fk_set.instructions = number("FAKECUDA_INSTRUCTIONS", 1u << 28);
+    fk_set.operations = (uint32_t)number("FAKECUDA_OPERATIONS", FK_SEQ_MAX);
     fk_set.driver = (int)number("FAKECUDA_DRIVER", CUDA_VERSION);
     fk_set.strict = number("FAKECUDA_STRICT", 0) != 0;
     fk_set.races = number("FAKECUDA_RACES", 1) != 0;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 fk_clock fk_host, fk_done;
+uint64_t fk_epoch;
 
 enum { ATOMIC = 1 << 23, SEQ = ATOMIC - 1, NAMES = 64 };
 #define POISON 0xffffffffu
@@ -195,6 +196,7 @@ static void rebase(fk_alloc *a, void *data)
 
 void fk_order_rebase(void)
 {
+    fk_epoch++;
     fk_memory_each(rebase, NULL);
     memset(&fk_host, 0, sizeof fk_host);
     memset(&fk_done, 0, sizeof fk_done);
