@@ -153,6 +153,43 @@ static void test_cache(void **state)
     assert_true(loss[0] == loss[1] && loss[1] == loss[2]);
 }
 
+/* Texts that no compiler takes: whoever wanted one is told so, and everybody else's kernels are built. */
+static void test_refused(void **state)
+{
+    (void)state;
+    use_cache("refused");
+    sw_device *const d = open_device(NULL);
+    sw__gpu *const g = gpu_of(d);
+    sw__gpu_kernel *bad[2];
+    sw__gpu_plan *plan[2];
+    sw_program *const a = program_on(d, 8, true);
+    for (int i = 0; i < 2; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "KERNEL(bad%d)(BUF(float, x)) { nobody_knows_this%d(x); }\n", i, i);
+        ok(sw__gpu_want(g, i ? "the second" : "the first", text, i ? "bad1" : "bad0", &bad[i]));
+        ok(sw__gpu_plan_new(g, "bad", &plan[i]));
+        ok(sw__gpu_add(plan[i], bad[i], 1, 1, 1, 1, 1, 1, NULL, 0));
+    }
+    sw_program *const b = program_on(d, 6, false);
+    for (int round = 0; round < 2; round++) {
+        assert_true(fabs(trained(round ? b : a, round ? 6 : 8) - trained_on_cpu(round ? 6 : 8)) < 1e-5);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(sw__gpu_plan_ready(plan[i]), SW_ERR_DEVICE);
+            if (strstr(sw_error(), i ? "nobody_knows_this1" : "nobody_knows_this0") == NULL ||
+                strstr(sw_error(), i ? "bad1 of the second does not compile" : "bad0 of the first does not compile") == NULL)
+                fail_msg("%s", sw_error());
+            assert_int_equal(sw__gpu_plan_run(plan[i], NULL), SW_ERR_DEVICE);
+        }
+        ok(sw__gpu_build(g)); /* tried again, and told again */
+    }
+    assert_int_equal(g->compiled, 1);
+    for (int i = 0; i < 2; i++) sw__gpu_plan_free(plan[i]);
+    sw_program_free(a);
+    sw_program_free(b);
+    assert_null(g->kernels);
+    sw_device_close(d);
+}
+
 /* ---- folders of kernels ------------------------------------------------------------------------------------------------- */
 
 static void test_folder(void **state)
@@ -291,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_together), cmocka_unit_test(test_cache),     cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_both_kinds),     cmocka_unit_test(test_bad_label), cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_names),
     };

@@ -18,6 +18,7 @@ typedef struct sw_device_options {
     const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
+    bool tf32;                 /* cuda: products and convolutions of f32 may round their inputs to TF32 (tensor cores) */
 } sw_device_options;
 
 typedef struct sw_device_properties {
@@ -31,19 +32,36 @@ typedef struct sw_device_properties {
     char status[160];  /* "ok", or why it cannot be used */
     uint64_t memory_total, memory_free; /* bytes */
     int compute_units;
+    double bandwidth;          /* of its memory, bytes a second */
+    double power, power_limit; /* watts, now and at most */
+    int clock;                 /* MHz, now */
+    int temperature;           /* degrees Celsius */
+    int busy;                  /* percent of the last second; all since `bandwidth`: 0 where nobody tells */
     bool usable;
 } sw_device_properties;
 
 /* Fills at most max entries, returns how many there are. Real devices first; ref and null, which exist for checking
  * and planning, only if include_virtual. */
 SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtual);
-/* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, else the cpu), "cpu", "ref", "null", "opencl:1",
- * or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
+/* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, CUDA before OpenCL, else the cpu), "cpu", "ref",
+ * "null", "cuda:0", "opencl:1", or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
  * exist; options may be NULL. */
 SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
 /* After everything that was made on it: parameters, programs, trainers. */
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
+
+/* A GPU as a catalogue knows it (tools.h); 0 where a figure is not known. */
+typedef struct sw_gpu_model {
+    char name[64], vendor[16];
+    int capability;          /* of NVIDIA's: compute capability times ten, 90; 0: others, planned for as OpenCL devices */
+    uint64_t memory;         /* bytes */
+    double bandwidth, flops; /* bytes, and f32 operations, a second */
+    int compute_units;       /* 0: estimated */
+} sw_gpu_model;
+/* Opens a GPU that is not in this machine, for plans: sw_plan_graph and sw_plan_launches say what a program would take
+ * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED. */
+SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out);
 
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 
@@ -100,6 +118,18 @@ typedef struct sw_plan {
 SW_API const sw_plan *sw_program_plan(const sw_program *p);
 /* The same without allocating: compiles up to the memory plan. */
 SW_API sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out);
+
+/* What one launch of a plan is. Pointers are valid during the call. */
+typedef struct sw_plan_launch {
+    const char *kind, *name; /* "kernel", "copy" or the op: "conv"; and which node: "layer1.0.conv1" */
+    const char *note;        /* how a whole op is done: "gemm 64x64x16 of 256", a library's engine; "" */
+    double flops, traffic;   /* arithmetic operations, bytes moved */
+    uint64_t workspace;      /* bytes */
+} sw_plan_launch;
+typedef void (*sw_plan_launch_fn)(void *context, const sw_plan_launch *l);
+/* sw_plan_graph, which also tells of each launch in order; each may be NULL. */
+SW_API sw_status sw_plan_launches(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out,
+                                  sw_plan_launch_fn each, void *context);
 
 /* Index of an input or output by name, -1 if there is none. */
 SW_API int sw_program_input(const sw_program *p, const char *name);

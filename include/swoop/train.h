@@ -171,6 +171,27 @@ SW_API sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_r
  * nothing. The key `kernels` makes a run take them from there. cb may be NULL. */
 SW_API sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb);
 
+/* swoop plan: what one training step of this configuration would take on a device, in bytes and operations, before
+ * anything is allocated there or trained. */
+typedef struct sw_plan_request {
+    const char *device;          /* as for sw_device_open; or … */
+    const sw_gpu_model *gpu;     /* … not NULL: a GPU that is not there, as for sw_device_open_planned */
+    int rank;                    /* > 0: samples of this shape, and num_classes classes; 0: the configuration's data */
+    int64_t shape[SW_MAX_RANK];
+    sw_plan_launch_fn launch;    /* NULL, or told of each launch of the step */
+    void *context;
+} sw_plan_request;
+typedef struct sw_device_plan {
+    sw_device_properties device;
+    sw_plan plan;                /* of a step on `batch` samples */
+    int64_t batch, count;        /* count: samples of the data; 0 with a shape */
+    int64_t parameters;
+    int64_t sample_rank, sample_shape[SW_MAX_RANK], classes;
+    bool fits;                   /* plan.total is at most device.memory_free */
+    int64_t largest_batch;       /* that fits; at most 2^20 and, where count is known, count. 0: none does */
+} sw_device_plan;
+SW_API sw_status sw_run_plan(sw_config *c, const sw_plan_request *q, sw_device_plan *out);
+
 typedef struct sw_eval_result {
     sw_metrics metrics;
     int64_t classes;

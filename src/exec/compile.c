@@ -89,13 +89,23 @@ static sw_status plan_kernel(compilation *c, uint32_t i, size_t *workspace)
     return c->device->backend->kernel_build(c->device->dev, c->schedule->steps[i].kernel, &l->built, workspace);
 }
 
+/* Bytes that divide where a tensor begins: storages, and variables in a packed group, begin at multiples of 16. */
+static uint16_t alignment(const sw__ref *r)
+{
+    const size_t at = ((size_t)r->offset * sw_dtype_size((sw_dtype)r->desc.dtype)) | 16;
+    return (uint16_t)(at & (~at + 1));
+}
+
 static sw_status plan_op(compilation *c, uint32_t i, size_t *workspace)
 {
     const sw__step *s = &c->schedule->steps[i];
     const size_t n = (size_t)s->n_in + (size_t)s->n_out;
     sw__desc *descs = sw__malloc(SW_MAX(n, (size_t)1) * sizeof *descs);
     if (!descs) return sw__no_memory(n * sizeof *descs, "an op's descriptors");
-    for (size_t k = 0; k < n; k++) descs[k] = s->refs[k].desc;
+    for (size_t k = 0; k < n; k++) {
+        descs[k] = s->refs[k].desc;
+        descs[k].align = alignment(&s->refs[k]);
+    }
     const sw__op_desc d = {.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out,
                            .in = descs, .out = descs + s->n_in};
     const sw_status st = c->device->backend->op_plan(c->device->dev, &d, &c->program->launches[i].built, workspace);
@@ -381,13 +391,35 @@ sw_status sw_compile(const sw_graph *g, sw_device *d, const sw_compile_options *
     return st;
 }
 
-sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out)
+static void tell(const compilation *c, sw_plan_launch_fn each, void *context)
+{
+    const sw_program *p = c->program;
+    const sw__backend *b = p->device->backend;
+    for (uint32_t i = 0; each && i < p->n_launches; i++) {
+        const sw__launch *l = &p->launches[i];
+        const int32_t workspace = c->schedule->steps[i].workspace;
+        each(context, &(sw_plan_launch){.kind = l->kind, .name = l->name, .flops = l->flops, .traffic = l->bytes,
+                                        .note = l->is_op && b->op_note ? b->op_note(l->built) : "",
+                                        .workspace = workspace >= 0 ? c->schedule->storages[workspace].bytes : 0});
+    }
+}
+
+sw_status sw_plan_launches(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out,
+                           sw_plan_launch_fn each, void *context)
 {
     if (!g || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_plan_graph: graph, device or out is NULL");
     compilation c = {.device = d, .options = o ? o : &no_options};
     const sw_status st = make_plan(&c, g);
-    if (st == SW_OK) *out = c.program->plan;
+    if (st == SW_OK) {
+        *out = c.program->plan;
+        tell(&c, each, context);
+    }
     sw_program_free(c.program);
     compilation_free(&c);
     return st;
+}
+
+sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out)
+{
+    return sw_plan_launches(g, d, o, out, NULL, NULL);
 }

@@ -45,6 +45,9 @@ sw_dtype sw__stored_type(const sw__traits *t, sw_dtype declared);
  * at least n elements of the stored type. */
 sw_status sw__write_elements(sw_device *d, void *buffer, size_t offset, sw_dtype stored, const void *src, sw_dtype type,
                              size_t n, void *staging);
+/* The same into an input's slot, which may be on its way while earlier runs are at work. */
+sw_status sw__write_input(sw_device *d, const sw__bind *slot, sw_dtype stored, const void *src, sw_dtype type, size_t n,
+                          void *staging);
 sw_status sw__read_elements(sw_device *d, const void *buffer, size_t offset, sw_dtype stored, void *dst, sw_dtype type,
                             size_t n, void *staging);
 
@@ -85,6 +88,7 @@ struct sw_program {
     size_t staging_bytes;
     sw_plan plan;
     int64_t runs;
+    bool not_recorded;           /* the device records nothing: runs are launched kernel by kernel */
     void *recording;             /* all launches as one, from the second run on, where the backend can */
     double *trace;               /* profile: start and duration of each launch of the last SW__TRACE_RUNS runs */
 };

@@ -253,31 +253,37 @@ static sw_status load_weights(run *r)
     return sw_trainer_load(r->trainer, init, prefixed ? "init." : NULL);
 }
 
+sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, sw_trainer_options *out)
+{
+    const char *model = sw_config_text(c, SW_KEY_MODEL);
+    if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
+    *out = (sw_trainer_options){
+        .model_name = model,
+        .loss = loss_of(c),
+        .optimizer = optimizer_of(c),
+        .batch = sw_config_int(c, SW_KEY_BATCH_SIZE),
+        .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
+        .seed = (uint64_t)sw_config_int(c, SW_KEY_SEED),
+        .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
+    };
+    find_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
+    return SW_OK;
+}
+
 static sw_status make_trainer(run *r)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
-    const char *model = sw_config_text(r->c, SW_KEY_MODEL);
-    if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
-    const sw_optimizer optimizer = optimizer_of(r->c);
-    sw_trainer_options o = {
-        .model_name = model,
-        .loss = loss_of(r->c),
-        .optimizer = optimizer,
-        .schedule = schedule_of(r),
-        .batch = sw_config_int(r->c, SW_KEY_BATCH_SIZE),
-        .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
-        .seed = (uint64_t)sw_config_int(r->c, SW_KEY_SEED),
-        .profile = sw_config_int(r->c, SW_KEY_PROFILE) > 0,
-    };
-    find_scheme(sw_config_text(r->c, SW_KEY_INIT), &o.init);
+    sw_trainer_options o;
+    SW_TRY(sw__run_trainer_options(r->c, d, &o));
+    o.schedule = schedule_of(r);
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
     char shape[96];
     sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
     const sw_status st = sw_trainer_prepare(r->trainer, r->train);
-    if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", model, shape);
+    if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", o.model_name, shape);
     SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
-    return choose(r, SW_KEY_LR, "%.17g", optimizer.lr);
+    return choose(r, SW_KEY_LR, "%.17g", o.optimizer.lr);
 }
 
 static int64_t count_parameters(sw_params *p)
@@ -480,7 +486,7 @@ sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callback
     run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .write_kernels = folder};
     sw_status st = open_all(&r);
     if (st == SW_OK && !strcmp(sw_device_info(r.device)->backend, "cpu"))
-        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device opencl:0",
+        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
                       sw_device_info(r.device)->id);
     if (st == SW_OK) {
         note_data(&r);

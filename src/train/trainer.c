@@ -205,7 +205,7 @@ static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d
     return SW_OK;
 }
 
-static void take_shapes(sw_trainer *t, const sw_dataset_info *d)
+void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
 {
     t->x_dtype = d->x_dtype;
     t->x_rank = d->x_rank;
@@ -234,7 +234,7 @@ sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
 {
     const sw_dataset_info *about = sw_dataset_about(d);
     if (t->prepared) return check_same_shapes(t, about);
-    take_shapes(t, about);
+    sw__trainer_shapes(t, about);
     if (t->target == SW_TARGET_NONE) { /* to predict on: the outputs must be known from elsewhere */
         if (t->outputs < 1 || mode != SW__PREDICT)
             return sw__fail(SW_ERR_DATA, "%s: it has no labels%s", about->name,

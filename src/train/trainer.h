@@ -75,6 +75,7 @@ static inline int64_t sw__steps_of(int64_t epochs, int64_t epoch_steps)
 /* mode: what the first program is for. Variables made for evaluation have no optimiser state: sw_compile refuses to train
  * from them later. */
 sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode);
+void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d); /* as prepare does first: enough for a graph */
 sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program **out);
 /* Builds the model's graph for n samples; outputs "loss", "correct", "output" as the mode has them. */
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);

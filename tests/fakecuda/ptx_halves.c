@@ -51,7 +51,7 @@ MAKE(bf16)
     COMPARE(OP, T, gt) COMPARE(OP, T, ge) COMPARE(OP, T, equ) COMPARE(OP, T, neu) \
     COMPARE(OP, T, ltu) COMPARE(OP, T, leu) COMPARE(OP, T, gtu) COMPARE(OP, T, geu) \
     COMPARE(OP, T, num) COMPARE(OP, T, nan)
-#define COMPARE(OP, T, id)
+#define COMPARE(OP, T, id) OP(T##_is_##id, "phh", "setp." #id "." #T, u8, u32, u32, T##_##id(x, y))
 #define TEST(T, id, expr) \
     static inline bool T##_##id(u32 x, u32 y) { const f32 p = T##_value((u16)x), q = T##_value((u16)y); return expr; }
 #define TESTS(T) \

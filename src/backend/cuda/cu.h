@@ -180,7 +180,8 @@ typedef struct sw__cu_libraries {
 const sw__cu_libraries *sw__cu_load(void);
 
 /* A library of NVIDIA's opened by name ("libcublasLt.so.%d") for the CUDA major versions that suit the driver, newest
- * first: where the loader finds it, in CUDA_HOME, CUDA_PATH and the usual places. NULL: none; *version is which. */
+ * first: where the loader finds it, in CUDA_HOME, CUDA_PATH and the usual places. NULL: none, or SWOOP_WITHOUT names it;
+ * *version is which. */
 void *sw__cu_open_library(const char *pattern, int newest, int oldest, int *version, char *path, size_t size);
 
 /* ---- devices (cu_devices.c) ---------------------------------------------------------------------------------------- */
@@ -212,6 +213,7 @@ typedef struct sw__cu_slot {
     void *host;
     sw__cu_address device;     /* 0: small, sent straight to where it belongs */
     size_t bytes;
+    bool busy;                 /* `sent` tells when the pinned memory may be written again */
     sw__cu_event sent, taken;  /* the pinned memory has been read; the device memory has */
 } sw__cu_slot;
 
@@ -232,8 +234,7 @@ typedef struct sw__cu {
     uint64_t direct;           /* uploads that found no staging memory on the device: for logs and tests */
     uint64_t replays;
     bool was_checked;          /* gpu.checked when recording began */
-    const char *last;          /* entry of the kernel that was launched last, or what else ran */
-    char last_name[96];
+    const char *last;          /* entry of the kernel that was launched last, or what else ran; NULL: nothing yet */
     void *library;             /* cu_library.c's; NULL: not opened */
     sw__gpu gpu;
 } sw__cu;
@@ -269,6 +270,7 @@ void sw__cu_recording_free(sw__cu *c, void *recording);
 /* cu_library.c: plans for cuBLASLt and cuDNN (gpu.h's `library`), opened when first wanted; and their end, while the
  * context lives. */
 sw_status sw__cu_library(void *dev, sw__gpu_plan *p);
+bool sw__cu_library_has(uint16_t op);
 void sw__cu_library_close(sw__cu *c);
 
 #endif

@@ -42,6 +42,7 @@ typedef struct sw__gpu_driver {
     /* Plans an op by a vendor's library: adds its calls (sw__gpu_add_call), sets workspace and note. Where it fails with
      * SW_ERR_UNSUPPORTED, which takes back nothing, the op is planned on our kernels. NULL: there is no library. */
     sw_status (*library)(void *dev, sw__gpu_plan *p);
+    bool (*library_has)(uint16_t op); /* whether it is worth asking; NULL: always */
 } sw__gpu_driver;
 
 /* ---- device -------------------------------------------------------------------------------------------------------- */
@@ -67,6 +68,7 @@ typedef struct sw__gpu {
 /* target, key, driver, dev, backend are filled in by the caller. */
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
+void sw__gpu_set_traits(sw__gpu *g); /* done by init; by itself for a device that is only planned for */
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */
 
@@ -78,9 +80,11 @@ void sw__gpu_unwant(sw__gpu *g, sw__gpu_kernel *k);
  * of the dialect, so the prelude does not come before it. */
 sw_status sw__gpu_want_alone(sw__gpu *g, const char *wanted_by, const char *text, const char *entry, bool plain,
                              sw__gpu_kernel **out);
-sw_status sw__gpu_build_alone(sw__gpu *g, const sw__gpu_kernel *k); /* only this one */
-/* Compiles all that was asked for and is not there, in one program. */
+sw_status sw__gpu_build_alone(sw__gpu *g, sw__gpu_kernel *k); /* only this one */
+/* Compiles all that was asked for and is not there, in one program. A kernel that the compiler refuses keeps no other from
+ * being built: this is then SW_OK, and sw__gpu_kernel_ready tells of it. */
 sw_status sw__gpu_build(sw__gpu *g);
+sw_status sw__gpu_kernel_ready(const sw__gpu_kernel *k);
 void *sw__gpu_kernel_handle(const sw__gpu_kernel *k); /* the driver's; NULL before it is built */
 const char *sw__gpu_kernel_entry(const sw__gpu_kernel *k);
 uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k); /* hash of the text of its program; 0 before it is built */
@@ -165,6 +169,7 @@ bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i);
 sw_status sw__gpu_op_plan(sw__gpu *g, const sw__op_desc *d, void **plan, size_t *workspace);
 sw_status sw__gpu_plan_new(sw__gpu *g, const char *name, sw__gpu_plan **out);
 void sw__gpu_plan_free(sw__gpu_plan *p);
+sw_status sw__gpu_plan_ready(const sw__gpu_plan *p); /* SW_OK, or why one of its kernels cannot be launched */
 sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind);
 /* Waits, and tells of a bad index: SW_ERR_DATA. */
 sw_status sw__gpu_sync(sw__gpu *g);

@@ -6,7 +6,7 @@
 
 /* ---- device ---------------------------------------------------------------------------------------------------------- */
 
-static void set_traits(sw__gpu *g)
+void sw__gpu_set_traits(sw__gpu *g)
 {
     sw__traits *const t = &g->traits;
     t->fuse = t->views = true;
@@ -22,7 +22,7 @@ static void set_traits(sw__gpu *g)
 
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
 {
-    set_traits(g);
+    sw__gpu_set_traits(g);
     const char *const from = o != NULL ? o->kernels : NULL, *const to = o != NULL ? o->write_kernels : NULL;
     g->read_from = sw__strdup(from);
     g->write_to = sw__strdup(to);
@@ -144,6 +144,13 @@ static int resolve(sw__gpu_plan *p, const sw__gpu_arg *a, const sw__bind *bind, 
     return 0;
 }
 
+sw_status sw__gpu_plan_ready(const sw__gpu_plan *p)
+{
+    for (int i = 0; i < p->n_launches; i++)
+        if (p->launch[i].call.exec == NULL) SW_TRY(sw__gpu_kernel_ready(p->launch[i].kernel));
+    return SW_OK;
+}
+
 sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind)
 {
     sw__gpu *const g = p->gpu;
@@ -153,6 +160,7 @@ sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind)
             SW_TRY(l->call.exec(g->dev, l->call.data, bind));
             continue;
         }
+        SW_TRY(sw__gpu_kernel_ready(l->kernel));
         sw__gpu_value v[2 * SW_GPU_MAX_ARGS];
         int n = 0;
         for (int k = 0; k < l->n_args; k++) n += resolve(p, &l->arg[k], bind, &v[n]);

@@ -74,6 +74,10 @@ static sw_status start(sw__cl *c, const sw_device_options *o)
     if (c->context == NULL) return sw__cl_fail(code, "clCreateContext");
     c->queue = c->api->clCreateCommandQueue(c->context, c->entry->id, 0, &code);
     if (c->queue == NULL) return sw__cl_fail(code, "clCreateCommandQueue");
+    if (sw__cl_wants_copy_queue(c->entry, &c->always_beside)) {
+        c->copies = c->api->clCreateCommandQueue(c->context, c->entry->id, 0, &code);
+        if (c->copies == NULL) return sw__prefix(sw__cl_fail(code, "clCreateCommandQueue"), "uploads");
+    }
     set_target(c);
     c->gpu.driver = &sw__cl_driver;
     c->gpu.dev = c;
@@ -125,7 +129,12 @@ static void cl_release(void *dev, void *buffer)
 
 static sw_status cl_upload(void *dev, void *buffer, size_t offset, const void *src, size_t bytes)
 {
-    return sw__cl_upload(dev, buffer, offset, src, bytes);
+    return sw__cl_upload(dev, buffer, offset, src, bytes, false);
+}
+
+static sw_status cl_upload_input(void *dev, void *buffer, size_t offset, const void *src, size_t bytes)
+{
+    return sw__cl_upload(dev, buffer, offset, src, bytes, true);
 }
 
 static sw_status cl_download(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes)
@@ -160,6 +169,12 @@ static sw_status cl_build(void *dev)
     return sw__gpu_build(gpu(dev));
 }
 
+static sw_status cl_plan_ready(void *dev, void *plan)
+{
+    (void)dev;
+    return sw__gpu_plan_ready(plan);
+}
+
 static sw_status cl_run(void *dev, void *plan, const sw__bind *bind)
 {
     (void)dev;
@@ -180,6 +195,7 @@ static sw_status cl_run_timed(void *dev, bool is_op, void *plan, const sw__bind 
     c->seconds = seconds;
     const sw_status st = sw__gpu_plan_run(plan, bind);
     c->seconds = NULL;
+    if (st != SW_OK) (void)c->api->clFinish(c->timed); /* what was launched there must not meet the next try */
     return st;
 }
 
@@ -224,6 +240,7 @@ const sw__backend sw__backend_opencl = {
     .alloc = cl_alloc,
     .release = cl_release,
     .upload = cl_upload,
+    .upload_input = cl_upload_input,
     .download = cl_download,
     .fill = cl_fill,
     .sync = cl_sync,
@@ -236,6 +253,7 @@ const sw__backend sw__backend_opencl = {
     .op_exec = cl_run,
     .op_note = cl_op_note,
     .build = cl_build,
+    .plan_ready = cl_plan_ready,
     .run_timed = cl_run_timed,
     .source_build = cl_source_build,
     .source_free = cl_source_free,

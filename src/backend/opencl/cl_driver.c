@@ -1,5 +1,5 @@
 /* cl_driver.c: memory, programs and launches through OpenCL 1.2: gpu.h's driver. A buffer is a cl_mem, a module a
- * cl_program, a kernel a cl_kernel. One queue, in order. See cl.h. */
+ * cl_program, a kernel a cl_kernel. One queue, in order (uploads: cl_upload.c). See cl.h. */
 #include "backend/opencl/cl.h"
 
 #include <stdio.h>
@@ -52,15 +52,15 @@ static sw_status cl_alloc(void *dev, size_t bytes, void **buffer)
 static sw_status cl_download(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes)
 {
     union { const void *in; void *out; } b = {.in = buffer}; /* reading does not change it, but OpenCL's type says nothing */
-    if (bytes > 0)
-        CALL(clEnqueueReadBuffer, ((sw__cl *)dev)->queue, b.out, CL_TRUE, offset, bytes, dst, 0, NULL, NULL);
-    return SW_OK;
+    if (bytes == 0) return SW_OK;
+    CALL(clEnqueueReadBuffer, ((sw__cl *)dev)->queue, b.out, CL_TRUE, offset, bytes, dst, 0, NULL, NULL);
+    return sw__cl_upload_check(dev); /* what came of an upload that failed is no result */
 }
 
 static sw_status cl_finish(void *dev)
 {
     CALL(clFinish, ((sw__cl *)dev)->queue);
-    return SW_OK;
+    return sw__cl_upload_check(dev);
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------------------------ */

@@ -106,7 +106,7 @@ static sw_status product_launch(sw__gpu_plan *p, const sw__product *g, const til
 #define AXIS(S, L) ((L) < 0 ? 0 : g->S[L])
     sw__ask_i64(&a, 7, (const int64_t[]){z1, AXIS(as, l0), AXIS(as, l1), AXIS(bs, l0), AXIS(bs, l1), AXIS(cs, l0),
                                          AXIS(cs, l1)});
-    SW_TRY(sw__ask_launch(&a, groups_of(k, g->m, g->n), z0 * z1 * s.parts, 1, k->items));
+    SW_TRY(sw__ask_launch(&a, groups_of(k, g->m, g->n) * z0 * z1 * s.parts, 1, 1, k->items));
     if (!partial) return SW_OK;
     const sw__sum sum = {.type = g->type, .from_at = from, .parts = s.parts, .z = z0 * z1, .m = g->m, .n = g->n,
                          .to = g->c, .to_at = g->c_at, .bias = g->bias, .bias_s = g->bias_s, .relu = g->relu,
@@ -173,7 +173,7 @@ sw_status sw__tile_conv(sw__gpu_plan *p, const sw__window *w)
     window_shape(&a, w, w->ws);
     sw__ask_i64(&a, 5, w->ys);
     sw__ask_i64(&a, 3, (const int64_t[]){w->xg, w->wg, w->yg});
-    SW_TRY(sw__ask_launch(&a, groups_of(&k, m, n), w->groups * s.parts, 1, k.items));
+    SW_TRY(sw__ask_launch(&a, groups_of(&k, m, n) * w->groups * s.parts, 1, 1, k.items));
     put_note(p, "implicit gemm", &k, s.parts);
     if (!partial) return SW_OK;
     const sw__sum sum = {.type = w->type, .from_at = from, .parts = s.parts, .z = w->groups, .m = m, .n = n, .to = w->y,
@@ -204,7 +204,7 @@ sw_status sw__tile_conv_weight(sw__gpu_plan *p, const sw__window *w)
     sw__ask_i64(&a, 5, (const int64_t[]){m, n, depth, s.parts, s.chunk});
     window_shape(&a, w, w->ys);
     sw__ask_i64(&a, 8, (const int64_t[]){0, 0, 0, 0, 0, w->yg, w->xg, 0});
-    SW_TRY(sw__ask_launch(&a, groups_of(&k, m, n), w->groups * s.parts, 1, k.items));
+    SW_TRY(sw__ask_launch(&a, groups_of(&k, m, n) * w->groups * s.parts, 1, 1, k.items));
     put_note(p, "implicit gemm", &k, s.parts);
     const sw__sum sum = {.type = w->type, .from_at = from, .parts = s.parts, .z = w->groups, .m = m, .n = n, .to = w->w,
                          .to_at = w->w_at, .bias = -1, .m_radix = {1, 1, m}, .m_stride = {0, 0, 0, w->ws[0]},
@@ -238,5 +238,5 @@ sw_status sw__big_sum(sw__gpu_plan *p, const sw__sum *s)
     sw__ask_i64(&a, 4, s->n_stride);
     sw__ask_i64(&a, 3, (const int64_t[]){s->z1, s->z_stride[0], s->z_stride[1]});
     const int64_t groups = items == 1 ? s->m * (s->n / s->n_radix[2]) : sw__div_up(s->m * s->n, items);
-    return sw__ask_launch(&a, groups, s->z, 1, items);
+    return sw__ask_launch(&a, groups * s->z, 1, 1, items);
 }
