@@ -65,6 +65,7 @@ static void test_schedules(void **state)
     (void)state;
     expect_clean("", schedules);
     expect_clean("FAKECUDA_SM=75 FAKECUDA_UNINIT=1", schedules);
+    expect_clean("FAKECUDA_OPERATIONS=50", schedules); /* clocks begin anew every few rounds */
 }
 
 /* Blocking streams and the legacy one wait for each other; an event says how long something took. */
@@ -476,7 +477,7 @@ static void bad_launches(void)
     CUdeviceptr p = 0;
     int n = 0, value;
     set_up_fake();
-    const CUfunction f = kernel("add_one");
+    CUfunction f = kernel("add_one");
     CHECK(launch_size(65536, 32, 1, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(launch_size(0, 32, 1, 0) == CUDA_ERROR_INVALID_VALUE);
     CHECK(launch_size(1, 32, 65, 0) == CUDA_ERROR_INVALID_VALUE);
@@ -497,7 +498,7 @@ static void bad_launches(void)
     OK(cu.cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel("twice")));
     CHECK(value == 128);
     OK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, f, 256, 0));
-    CHECK(value == 6);
+    CHECK(value == 4); /* 56 registers are declared: 1792 a warp */
 }
 
 static void unloaded(void)

@@ -64,7 +64,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice device)
 {
     FK_ENTER(0);
     const CUresult code = check_device(&guard, device, name);
-    if (code == CUDA_SUCCESS && len > 0) snprintf(name, (size_t)len, "%s", fk_device_gpu(device)->name);
+    if (code == CUDA_SUCCESS && name != NULL && len > 0) snprintf(name, (size_t)len, "%s", fk_device_gpu(device)->name);
     return code;
 }
 
@@ -73,7 +73,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
     FK_ENTER(0);
     const CUresult code = check_device(&guard, device, uuid);
     unsigned char bytes[16];
-    if (code != CUDA_SUCCESS) return code;
+    if (code != CUDA_SUCCESS || uuid == NULL) return code;
     fk_gpu_uuid(fk_set.physical[device], bytes);
     memcpy(uuid->bytes, bytes, sizeof bytes);
     return CUDA_SUCCESS;
