@@ -76,6 +76,9 @@ typedef struct sw__backend {
     sw_status (*source_launch)(void *dev, void *built, const sw__source_launch *l);
 } sw__backend;
 
+/* Tells the user's function of sw_on_build, if there is one. */
+void sw__tell_build(const sw_build_event *e);
+
 /* All backends in order of preference; NULL-terminated. */
 extern const sw__backend *const sw__backends[];
 const sw__backend *sw__backend_find(const char *name);
