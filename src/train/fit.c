@@ -427,6 +427,7 @@ sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_op
         begin(&f);
         if (o->resume) st = resume(&f);
         if (st == SW_OK && !finished(&f)) st = make_programs(&f);
+        f.started = f.epoch_started = sw__now(); /* what is compiled first is no training */
     }
     if (st == SW_OK && o->checkpoint && !o->resume) st = checkpoint(&f); /* a kill in the first epoch can be resumed too */
     while (st == SW_OK && !finished(&f)) st = run_epoch(&f);
