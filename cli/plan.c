@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEVICES 8
+enum { MAX_DEVICES = 8, MAX_GPUS = 128 };
 typedef struct column {
     char id[64];
+    sw_gpu_entry gpu; /* with --gpus */
     sw_status status;
     char why[600];
     sw_device_plan p;
@@ -30,21 +31,42 @@ static bool read_shape(const char *s, sw_plan_request *q)
     return q->rank > 0;
 }
 
-/* The ids of a list with commas, or of all devices that work. */
+/* The next part of a list with commas, or false. */
+static bool next_part(const char **list, char *out, size_t size)
+{
+    if (*list == NULL || **list == '\0') return false;
+    const size_t length = strcspn(*list, ",");
+    snprintf(out, size, "%.*s", (int)(length < size ? length : size - 1), *list);
+    *list += length + ((*list)[length] == ',');
+    return true;
+}
+
+/* The ids of a list, or of all devices that work. */
 static int list_devices(const char *wanted, column *columns)
 {
     static sw_device_properties list[64];
     int n = 0;
-    while (wanted != NULL && *wanted != '\0' && n < MAX_DEVICES) {
-        const size_t length = strcspn(wanted, ",");
-        snprintf(columns[n++].id, sizeof columns->id, "%.*s", (int)(length < 63 ? length : 63), wanted);
-        wanted += length + (wanted[length] == ',');
-    }
+    while (n < MAX_DEVICES && next_part(&wanted, columns[n].id, sizeof columns->id)) n++;
     if (n > 0) return n;
     const int all = sw_device_list(list, 64, false);
     for (int i = 0; i < all && i < 64 && n < MAX_DEVICES; i++) {
         if (list[i].usable) snprintf(columns[n++].id, sizeof columns->id, "%.60s", list[i].id);
     }
+    return n;
+}
+
+/* The GPUs of a list of names, or of the whole catalogue. -1: there is none of a name, as the error says. */
+static int list_gpus(const char *wanted, column *columns)
+{
+    static sw_gpu_entry list[MAX_GPUS];
+    char name[64];
+    int n = 0;
+    const int all = sw_gpu_list(list, MAX_GPUS);
+    for (; strcmp(wanted, "all") == 0 && n < all && n < MAX_GPUS; n++) columns[n].gpu = list[n];
+    while (n < MAX_GPUS && strcmp(wanted, "all") != 0 && next_part(&wanted, name, sizeof name)) {
+        if (sw_gpu_find(name, &columns[n++].gpu) != SW_OK) return -1;
+    }
+    for (int i = 0; i < n; i++) snprintf(columns[i].id, sizeof columns->id, "%s", columns[i].gpu.model.name);
     return n;
 }
 
@@ -80,7 +102,7 @@ static void put_label(const char *s)
     cli_pad(stdout, s, LABEL, false);
 }
 
-static void put_head(const sw_config *c, const column *columns, int n)
+static void put_title(const sw_config *c, const column *columns, int n)
 {
     const column *first = NULL;
     for (int i = n - 1; i >= 0; i--) {
@@ -94,10 +116,6 @@ static void put_head(const sw_config *c, const column *columns, int n)
         if (p->classes > 0) printf(" to %lld classes", (long long)p->classes);
         printf("; a step on %lld samples, f32, %s\n", (long long)p->batch, sw_config_text(c, SW_KEY_OPTIMIZER));
     }
-    put_label("");
-    fputs(cli_paint(stdout, CLI_BOLD), stdout);
-    for (int i = 0; i < n; i++) put_cell(columns[i].id);
-    printf("%s\n", cli_paint(stdout, CLI_PLAIN));
 }
 
 static void put_fits(const column *columns, int n)
@@ -140,9 +158,13 @@ static void put_work(const column *columns, int n)
     fputc('\n', stdout);
 }
 
-static void put_table(const sw_config *c, const column *columns, int n)
+/* One device beside the other. */
+static void put_columns(const column *columns, int n)
 {
-    put_head(c, columns, n);
+    put_label("");
+    fputs(cli_paint(stdout, CLI_BOLD), stdout);
+    for (int i = 0; i < n; i++) put_cell(columns[i].id);
+    printf("%s\n", cli_paint(stdout, CLI_PLAIN));
     for (size_t r = 0; r < CLI_COUNT(rows); r++) {
         put_label(rows[r].label);
         for (int i = 0; i < n; i++) {
@@ -153,6 +175,23 @@ static void put_table(const sw_config *c, const column *columns, int n)
     }
     put_fits(columns, n);
     put_work(columns, n);
+}
+
+/* GPUs to choose from, one a line. */
+static void put_gpus(const column *columns, int n)
+{
+    printf("%s%-28s %10s  %-4s  %11s  %11s  %9s  %6s%s\n", cli_paint(stdout, CLI_BOLD), "GPU", "MEMORY", "FITS", "STEP TAKES",
+           "MAX BATCH", "PRICE", "YEAR", cli_paint(stdout, CLI_PLAIN));
+    for (int i = 0; i < n; i++) {
+        const column *const g = &columns[i];
+        cli_text a, b, d, price = "-";
+        if (g->gpu.price > 0) snprintf(price, sizeof price, "$%.0f", g->gpu.price);
+        if (g->status != SW_OK) continue;
+        printf("%-28s %10s  %-4s  %11s  %11s  %9s  %6d\n", g->id, cli_bytes(a, (double)g->gpu.model.memory),
+               g->p.fits ? "yes" : "NO", cli_bytes(b, (double)g->p.plan.total),
+               g->p.largest_batch > 0 ? cli_count(d, g->p.largest_batch) : "none", price, g->gpu.year);
+    }
+    puts("Memory as the maker states it: driver and screen take some of it. Price at launch.");
 }
 
 static void put_launch(void *context, const sw_plan_launch *l)
@@ -222,32 +261,50 @@ static int verdict(const column *columns, int n)
     return cli_error(cli_code(columns[failed].status, columns[failed].id), "%s", columns[failed].why);
 }
 
-static int plan(sw_config *c, const char *devices, const char *shape, bool ops)
+typedef struct wishes {
+    const char *devices, *gpus, *shape, *config;
+    bool ops;
+} wishes;
+
+static void plan_each(sw_config *c, const wishes *w, sw_plan_request *q, column *columns, int n)
 {
-    static column columns[MAX_DEVICES];
+    for (int i = 0; i < n; i++) {
+        q->device = columns[i].id;
+        q->gpu = w->gpus != NULL ? &columns[i].gpu.model : NULL;
+        q->launch = w->ops ? put_launch : NULL;
+        q->context = columns[i].id;
+        const bool titled = w->ops && !cli.json;
+        if (titled) printf("%s%s%s\n", cli_paint(stdout, CLI_BOLD), columns[i].id, cli_paint(stdout, CLI_PLAIN));
+        columns[i].status = sw_run_plan(c, q, &columns[i].p);
+        if (columns[i].status != SW_OK) snprintf(columns[i].why, sizeof columns[i].why, "%s", sw_error());
+        if (titled) fputc('\n', stdout);
+    }
+}
+
+static int plan(sw_config *c, const wishes *w)
+{
+    static column columns[MAX_GPUS];
+    const char *const shape = w->shape;
     sw_plan_request q = { .rank = 0 };
     if (shape != NULL && !read_shape(shape, &q))
         return cli_error(CLI_USAGE, "--shape '%s' is no shape: 3x224x224 has three axes, without the batch", shape);
     if (shape == NULL && *sw_config_text(c, SW_KEY_DATA) == '\0')
         return cli_error(CLI_USAGE, "a plan of what? --data fashion-mnist, or yours, or --shape 3x224x224 --num-classes 1000\n"
                                     "  swoop plan --help has examples");
+    if (w->devices != NULL && w->gpus != NULL) return cli_error(CLI_USAGE, "--devices are in this machine, --gpus are not: give one");
     const char *const one = sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE);
-    const int n = list_devices(devices != NULL ? devices : one, columns);
-    for (int i = 0; i < n; i++) {
-        q.device = columns[i].id;
-        q.launch = ops ? put_launch : NULL;
-        q.context = columns[i].id;
-        if (ops && !cli.json) printf("%s%s%s\n", cli_paint(stdout, CLI_BOLD), columns[i].id, cli_paint(stdout, CLI_PLAIN));
-        columns[i].status = sw_run_plan(c, &q, &columns[i].p);
-        if (columns[i].status != SW_OK) snprintf(columns[i].why, sizeof columns[i].why, "%s", sw_error());
-        if (ops && !cli.json) fputc('\n', stdout);
-    }
+    const int n = w->gpus != NULL ? list_gpus(w->gpus, columns) : list_devices(w->devices != NULL ? w->devices : one, columns);
+    if (n < 0) return cli_error(CLI_USAGE, "%s", sw_error());
+    plan_each(c, w, &q, columns, n);
     int good = 0;
     for (int i = 0; i < n; i++) good += columns[i].status == SW_OK;
-    if (cli.json)
+    if (cli.json) {
         put_json(columns, n);
-    else if (!cli.quiet && good > 0)
-        put_table(c, columns, n);
+    } else if (!cli.quiet && good > 0) {
+        put_title(c, columns, n);
+        if (w->gpus != NULL) put_gpus(columns, n);
+        else put_columns(columns, n);
+    }
     for (int i = 0; i < n && !cli.json && good > 0; i++) {
         if (columns[i].status != SW_OK) fprintf(stderr, "%s: %s\n", columns[i].id, columns[i].why);
     }
@@ -256,13 +313,14 @@ static int plan(sw_config *c, const char *devices, const char *shape, bool ops)
 
 static int run(const cli_command *self, int argc, char **argv)
 {
-    static const char *devices, *shape, *config;
-    static bool ops;
+    static wishes w;
     static const cli_option options[] = {
-        { "devices", "LIST", "devices to plan for, with commas: cpu,cuda:0 [all that work]", CLI_TEXT, &devices, 0, 0 },
-        { "shape", "AxBxC", "samples of this shape instead of data, with --num-classes", CLI_TEXT, &shape, 0, 0 },
-        { "ops", NULL, "also list every launch of the step: how it is done, its workspace", CLI_FLAG, &ops, 0, 0 },
-        { "config", "FILE", "run file (YAML, the same keys); the same as giving it first", CLI_TEXT, &config, 0, 0 },
+        { "devices", "LIST", "devices to plan for, with commas: cpu,cuda:0 [all that work]", CLI_TEXT, &w.devices, 0, 0 },
+        { "gpus", "LIST", "GPUs that one might buy or rent instead: 4090,h100; all: the catalogue", CLI_TEXT, &w.gpus, 0, 0 },
+        { "gpu", "NAME", "the same for one", CLI_TEXT, &w.gpus, 0, 0 },
+        { "shape", "AxBxC", "samples of this shape instead of data, with --num-classes", CLI_TEXT, &w.shape, 0, 0 },
+        { "ops", NULL, "also list every launch of the step: how it is done, its workspace", CLI_FLAG, &w.ops, 0, 0 },
+        { "config", "FILE", "run file (YAML, the same keys); the same as giving it first", CLI_TEXT, &w.config, 0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
     const char *file = NULL;
@@ -272,9 +330,9 @@ static int run(const cli_command *self, int argc, char **argv)
     cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
     int code;
     if (cli_parse(self, &a, argc, argv, &code)) {
-        if (file == NULL) file = config;
+        if (file == NULL) file = w.config;
         if (file != NULL) st = sw_config_load(c, file);
-        code = st == SW_OK ? plan(c, devices, shape, ops) : cli_fail(st, NULL);
+        code = st == SW_OK ? plan(c, &w) : cli_fail(st, NULL);
     }
     sw_config_free(c);
     return code;
@@ -291,6 +349,7 @@ const cli_command cli_plan = {
                 "swoop plan run.yaml --devices cpu,opencl:0\n"
                 "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --batch-size 512\n"
                 "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --device cpu --ops\n"
+                "swoop plan run.yaml --gpus 4060,4090,h100    # not in this machine\n"
                 "swoop plan run.yaml --json | jq '.plans[].largest_batch'",
     .run = run,
 };

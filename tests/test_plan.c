@@ -125,6 +125,57 @@ static void test_largest(void **state)
     sw_config_free(c);
 }
 
+/* RTX 4090: 24 GiB and 82.58 TFLOP/s as NVIDIA states them. */
+static void test_catalogue(void **state)
+{
+    (void)state;
+    sw_gpu_entry e;
+    assert_int_equal(sw_gpu_find("rtx 4090", &e), SW_OK);
+    assert_string_equal(e.model.name, "GeForce RTX 4090");
+    assert_int_equal(e.model.capability, 89);
+    assert_int_equal(e.model.memory, (uint64_t)24 << 30);
+    assert_true(e.model.flops > 82e12 && e.model.flops < 83e12);
+    assert_int_equal(sw_gpu_find("H100 pcie", &e), SW_OK);
+    assert_string_equal(e.model.name, "H100 PCIe 80GB");
+    assert_int_equal(sw_gpu_find("amd 7900 xtx", &e), SW_OK);
+    assert_int_equal(e.model.capability, 0);
+    assert_int_equal(sw_gpu_find("RTX 9999", &e), SW_ERR_ARGUMENT);
+    assert_non_null(strstr(sw_error(), "TITAN RTX"));
+    assert_int_equal(sw_gpu_find("", &e), SW_ERR_ARGUMENT);
+    assert_true(sw_gpu_list(NULL, 0) > 60);
+}
+
+/* A device that is planned for plans as the real one would, and says what it is when more is wanted. */
+static void test_planned(void **state)
+{
+    (void)state;
+    sw_gpu_entry e;
+    sw_device *d = NULL;
+    sw_graph *g = NULL;
+    sw_program *p = NULL;
+    sw_params *params = NULL;
+    sw_plan plan;
+    const char *const names[] = {"h100 pcie", "mi300x"};
+    for (size_t i = 0; i < SW_COUNT(names); i++) {
+        assert_int_equal(sw_gpu_find(names[i], &e), SW_OK);
+        assert_int_equal(sw_device_open_planned(&e.model, &d), SW_OK);
+        assert_string_equal(sw_device_info(d)->name, e.model.name);
+        assert_int_equal(sw_device_info(d)->memory_total, e.model.memory);
+        assert_int_equal(sw_graph_new(&g), SW_OK);
+        const sw_t x = sw_input(g, "x", SW_F32, 2, (int64_t[]){32, 784});
+        sw_output(sw_relu(sw_linear(x, 512, .name = "fc1")), "y");
+        assert_int_equal(sw_plan_graph(g, d, NULL, &plan), SW_OK);
+        assert_in_range(plan.params, (784 * 512 + 512) * 4, (784 * 512 + 512) * 4 + 512);
+        assert_true(plan.flops >= 2.0 * 32 * 784 * 512);
+        assert_int_equal(sw_params_new(d, g, 0, &params), SW_ERR_UNSUPPORTED);
+        assert_non_null(strstr(sw_error(), e.model.name));
+        assert_int_equal(sw_compile(g, d, NULL, &p), SW_ERR_UNSUPPORTED);
+        sw_graph_free(g);
+        sw_device_close(d);
+    }
+    assert_int_equal(sw_device_open_planned(NULL, &d), SW_ERR_ARGUMENT);
+}
+
 static int shell(const char *arguments, char *text, size_t size)
 {
     char line[600];
@@ -149,6 +200,11 @@ static void test_command(void **state)
         {"--model lenet --shape 1x28x28 --devices null", 1, "num_classes"},
         {"--model lenet --shape 1x8x8 --num-classes 10 --devices null", 1, "conv2"},
         {"--shape 1x8x8 --num-classes 10 --devices null", 1, "no model"},
+        {"--model resnet18 --shape 3x32x32 --num-classes 10 --batch-size 512 --gpus 4060,mi300x", 0, "MI300X"},
+        {"--model lenet --shape 1x28x28 --num-classes 10 --gpu h100 --ops", 0, "conv2"},
+        {"--model mlp:100000,100000 --shape 10 --num-classes 10 --gpu 4090", 3, "fits on none"},
+        {"--model lenet --shape 1x28x28 --num-classes 10 --gpus 4090,abacus", 2, "abacus"},
+        {"--model lenet --shape 1x28x28 --num-classes 10 --gpu h100 --devices cpu", 2, "give one"},
         {"--model lenet", 2, "--data"},
         {"--model lenet --shape 1x28x28 --num-classes 10 --devices abacus", 3, "abacus"},
     };
@@ -166,6 +222,8 @@ int main(void)
         cmocka_unit_test(test_lenet),
         cmocka_unit_test(test_as_trained),
         cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_catalogue),
+        cmocka_unit_test(test_planned),
         cmocka_unit_test(test_command),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

@@ -51,6 +51,18 @@ SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_d
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
 
+/* A GPU as a catalogue knows it (tools.h); 0 where a figure is not known. */
+typedef struct sw_gpu_model {
+    char name[64], vendor[16];
+    int capability;          /* of NVIDIA's: compute capability times ten, 90; 0: others, planned for as OpenCL devices */
+    uint64_t memory;         /* bytes */
+    double bandwidth, flops; /* bytes, and f32 operations, a second */
+    int compute_units;       /* 0: estimated */
+} sw_gpu_model;
+/* Opens a GPU that is not in this machine, for plans: sw_plan_graph and sw_plan_launches say what a program would take
+ * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED. */
+SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out);
+
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 
 typedef struct sw_params sw_params;

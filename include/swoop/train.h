@@ -175,7 +175,8 @@ SW_API sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_c
 /* swoop plan: what one training step of this configuration would take on a device, in bytes and operations, before
  * anything is allocated there or trained. */
 typedef struct sw_plan_request {
-    const char *device;          /* as for sw_device_open */
+    const char *device;          /* as for sw_device_open; or … */
+    const sw_gpu_model *gpu;     /* … not NULL: a GPU that is not there, as for sw_device_open_planned */
     int rank;                    /* > 0: samples of this shape, and num_classes classes; 0: the configuration's data */
     int64_t shape[SW_MAX_RANK];
     sw_plan_launch_fn launch;    /* NULL, or told of each launch of the step */

@@ -79,6 +79,10 @@ typedef struct sw__backend {
 /* Tells the user's function of sw_on_build, if there is one. */
 void sw__tell_build(const sw_build_event *e);
 
+/* A GPU that is not there (gpu/gpu_planned.c): plans only. dev is for this table's functions. */
+extern const sw__backend sw__backend_planned;
+sw_status sw__planned_open(const sw_gpu_model *gpu, void **dev);
+
 /* All backends in order of preference; NULL-terminated. */
 extern const sw__backend *const sw__backends[];
 const sw__backend *sw__backend_find(const char *name);

@@ -144,6 +144,38 @@ sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device *
     return SW_OK;
 }
 
+static void describe_planned(const sw_gpu_model *gpu, sw_device_properties *p)
+{
+    *p = (sw_device_properties){.memory_total = gpu->memory, .memory_free = gpu->memory, .bandwidth = gpu->bandwidth,
+                                .compute_units = gpu->compute_units, .usable = true};
+    snprintf(p->id, sizeof p->id, "%.31s", gpu->name);
+    snprintf(p->backend, sizeof p->backend, "planned");
+    snprintf(p->type, sizeof p->type, "gpu");
+    snprintf(p->vendor, sizeof p->vendor, "%s", gpu->vendor);
+    snprintf(p->name, sizeof p->name, "%s", gpu->name);
+    if (gpu->capability > 0) snprintf(p->compute, sizeof p->compute, "sm_%d, %.1f TFLOP/s", gpu->capability, gpu->flops * 1e-12);
+    else snprintf(p->compute, sizeof p->compute, "%.1f TFLOP/s", gpu->flops * 1e-12);
+    snprintf(p->driver, sizeof p->driver, "-");
+    snprintf(p->status, sizeof p->status, "not in this machine: plans only");
+}
+
+sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out)
+{
+    if (!gpu || !out || !*gpu->name) return sw__fail(SW_ERR_ARGUMENT, "sw_device_open_planned: gpu or out is NULL, or it has no name");
+    sw_device *d = sw__calloc(1, sizeof *d);
+    if (!d) return sw__no_memory(sizeof *d, "a device handle");
+    d->backend = &sw__backend_planned;
+    describe_planned(gpu, &d->info);
+    const sw_status st = sw__planned_open(gpu, &d->dev);
+    if (st != SW_OK) {
+        sw__free(d);
+        return st;
+    }
+    d->traits = d->backend->traits(d->dev);
+    *out = d;
+    return SW_OK;
+}
+
 void sw_device_close(sw_device *d)
 {
     if (!d) return;

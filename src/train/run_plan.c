@@ -108,7 +108,8 @@ static sw_status find_largest(const planning *p)
 
 static sw_status plan(planning *p, const sw_config *c)
 {
-    SW_TRY(sw_device_open(p->q->device, NULL, &p->device));
+    if (p->q->gpu) SW_TRY(sw_device_open_planned(p->q->gpu, &p->device));
+    else SW_TRY(sw_device_open(p->q->device, NULL, &p->device));
     p->out->device = *sw_device_info(p->device);
     SW_TRY(prepare(p, c));
     SW_TRY(plan_batch(p, p->out->batch, true, &p->out->plan));

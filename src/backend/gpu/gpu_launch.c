@@ -6,7 +6,7 @@
 
 /* ---- device ---------------------------------------------------------------------------------------------------------- */
 
-static void set_traits(sw__gpu *g)
+void sw__gpu_set_traits(sw__gpu *g)
 {
     sw__traits *const t = &g->traits;
     t->fuse = t->views = true;
@@ -22,7 +22,7 @@ static void set_traits(sw__gpu *g)
 
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
 {
-    set_traits(g);
+    sw__gpu_set_traits(g);
     const char *const from = o != NULL ? o->kernels : NULL, *const to = o != NULL ? o->write_kernels : NULL;
     g->read_from = sw__strdup(from);
     g->write_to = sw__strdup(to);
