@@ -498,7 +498,7 @@ static void bad_launches(void)
     OK(cu.cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel("twice")));
     CHECK(value == 128);
     OK(cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, f, 256, 0));
-    CHECK(value == 6);
+    CHECK(value == 4); /* 56 registers are declared: 1792 a warp */
 }
 
 static void unloaded(void)
