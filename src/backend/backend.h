@@ -77,6 +77,9 @@ typedef struct sw__backend {
     sw_status (*source_launch)(void *dev, void *built, const sw__source_launch *l);
 } sw__backend;
 
+/* Tells the user's function of sw_on_build, if there is one. */
+void sw__tell_build(const sw_build_event *e);
+
 /* A GPU that is not there (gpu/gpu_planned.c): plans only. dev is for this table's functions. */
 extern const sw__backend sw__backend_planned;
 sw_status sw__planned_open(const sw_gpu_model *gpu, void **dev);

@@ -109,6 +109,7 @@ static sw_status start(sw__cu *c, const sw_device_options *o)
     c->gpu.driver = &sw__cu_driver;
     c->gpu.dev = c;
     c->gpu.backend = "cuda";
+    c->gpu.name = c->entry->name;
     const sw__cu_result code = c->api->cuDevicePrimaryCtxRetain(&c->context, c->entry->id);
     if (code != SW_CU_OK) {
         c->context = NULL;
