@@ -74,7 +74,7 @@ static void check_result(float x)
 static void graphs(void)
 {
     set_up_graph();
-    const CUgraphExec exec = capture(true);
+    CUgraphExec exec = capture(true);
     OK(cu.cuGraphUpload(exec, stream[2]));
     OK(cu.cuStreamSynchronize(stream[2]));
     for (int k = 0; k < 100; k++) {
@@ -93,7 +93,7 @@ static void graphs(void)
 static void graph_without_join(void)
 {
     set_up_graph();
-    const CUgraphExec exec = capture(false); /* a is written while the other side may read it */
+    CUgraphExec exec = capture(false); /* a is written while the other side may read it */
     OK(cu.cuGraphLaunch(exec, stream[0]));
     OK(cu.cuStreamSynchronize(stream[0]));
 }
@@ -101,7 +101,7 @@ static void graph_without_join(void)
 static void work_after_graph(void)
 {
     set_up_graph();
-    const CUgraphExec exec = capture(true);
+    CUgraphExec exec = capture(true);
     OK(cu.cuGraphLaunch(exec, stream[0]));
     OK(add_one(c, N, stream[1]));
     OK(cu.cuCtxSynchronize());
@@ -110,7 +110,7 @@ static void work_after_graph(void)
 static void graph_of_freed_memory(void)
 {
     set_up_graph();
-    const CUgraphExec exec = capture(true);
+    CUgraphExec exec = capture(true);
     OK(cu.cuMemFree(b));
     OK(cu.cuGraphLaunch(exec, stream[0]));
     CHECK(cu.cuStreamSynchronize(stream[0]) == CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -120,7 +120,7 @@ static void graph_of_freed_memory(void)
 static void source_changed_under_graph(void)
 {
     set_up_graph();
-    const CUgraphExec exec = capture(true);
+    CUgraphExec exec = capture(true);
     memset(up, 0, BYTES);
     OK(cu.cuGraphLaunch(exec, stream[0]));
     CHECK(down[0] != down[0]);
@@ -143,7 +143,7 @@ static void update(void)
     CUgraphExec exec;
     CUgraphExecUpdateResultInfo info;
     set_up_graph();
-    const CUgraph first = capture_one(a, false), second = capture_one(b, false), other = capture_one(b, true);
+    CUgraph first = capture_one(a, false), second = capture_one(b, false), other = capture_one(b, true);
     OK(cu.cuMemsetD32Async(a, 0, N, stream[0]));
     OK(cu.cuMemsetD32Async(b, 0, N, stream[0]));
     OK(cu.cuGraphInstantiate(&exec, first, 0));
@@ -169,6 +169,7 @@ static void test_graphs(void **state)
 {
     (void)state;
     expect_clean("", graphs);
+    expect_clean("FAKECUDA_OPERATIONS=50", graphs);
     expect_clean("", update);
     expect_report("", graph_without_join, "a wait is missing");
     expect_report("", work_after_graph, "a wait is missing");
@@ -494,7 +495,7 @@ static void sum_rows(const char *barrier)
     OK(cu.cuModuleUnload(module));
     snprintf(text, sizeof text, "#define BARRIER %s\n%s", barrier, cuda_c);
     module = compile(text, "--gpu-architecture=sm_80");
-    for (int i = 0; i < 400; i++) host[i] = (float)(i / 100 + 1);
+    for (int i = 0; i < 400; i++) host[i] = i < 100 ? 1 : i < 200 ? 2 : i < 300 ? 3 : 4;
     from = memory(sizeof host);
     to = memory(sizeof sums);
     OK(cu.cuMemcpyHtoDAsync(from, host, sizeof host, stream[0]));

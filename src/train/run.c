@@ -377,7 +377,8 @@ static sw_status open_all(run *r)
     const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
                                                                                      : (int)sw_config_int(c, SW_KEY_THREADS),
                                       .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels,
-                                      .no_tune = sw_config_bool(c, SW_KEY_NO_TUNE), .tune_all = r->tune};
+                                      .no_tune = sw_config_bool(c, SW_KEY_NO_TUNE), .tune_all = r->tune,
+                                      .tf32 = strcmp(sw_config_text(c, SW_KEY_PRECISION), "tf32") == 0};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
     if (sw_config_is_auto(c, SW_KEY_DEVICE)) {
         const char *wish = getenv("SWOOP_DEVICE");
@@ -473,16 +474,7 @@ sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *
     return st;
 }
 
-/* Whole batches, and the last one of a data set if it is smaller. */
-static sw_status compile_sizes(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last)
-{
-    sw__batch_program *p = NULL;
-    const int64_t whole = SW_MIN(batch, count), rest = count % whole;
-    SW_TRY(sw__trainer_program(t, mode, whole, &p));
-    return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
-}
-
-/* All that the run would compile. */
+/* All that the run would compile, and its kernels. */
 static sw_status compile_all(run *r)
 {
     const sw_config *const c = r->c;
@@ -491,15 +483,15 @@ static sw_status compile_all(run *r)
                         sw_device_info(r->device)->id);
     note_data(r);
     note_training(r);
-    SW_TRY(compile_sizes(r->trainer, SW__TRAIN, sw_dataset_about(r->train)->count, sw_config_int(c, SW_KEY_BATCH_SIZE),
-                         sw_config_bool(c, SW_KEY_DROP_LAST)));
+    SW_TRY(sw__trainer_programs(r->trainer, SW__TRAIN, sw_dataset_about(r->train)->count,
+                                sw_config_int(c, SW_KEY_BATCH_SIZE), sw_config_bool(c, SW_KEY_DROP_LAST)));
     const sw_dataset *const sets[] = {r->val, r->test};
     for (size_t i = 0; i < SW_COUNT(sets); i++) {
         if (!sets[i]) continue;
         const int64_t count = sw_dataset_about(sets[i])->count;
-        SW_TRY(compile_sizes(r->trainer, SW__EVAL, count, sw__eval_batch(r->trainer, count), false));
+        SW_TRY(sw__trainer_programs(r->trainer, SW__EVAL, count, sw__eval_batch(r->trainer, count), false));
     }
-    return SW_OK;
+    return sw__trainer_build(r->trainer);
 }
 
 sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb)

@@ -39,6 +39,7 @@ CUresult fk_misuse(const fk_guard *g, CUresult code, const char *fmt, ...) __att
 typedef struct fk_settings {
     uint64_t memory;       /* FAKECUDA_MEM, or 0: as the GPU has */
     uint64_t instructions; /* FAKECUDA_INSTRUCTIONS: of a block, before it is taken for a hang */
+    uint32_t operations;   /* FAKECUDA_OPERATIONS: of a stream, before its numbers begin anew */
     int n_devices, sm[FK_DEVICES], physical[FK_DEVICES];
     int driver;            /* FAKECUDA_DRIVER */
     bool strict, races, uninit; /* FAKECUDA_STRICT; FAKECUDA_RACES=0: not between threads; FAKECUDA_UNINIT */
@@ -91,6 +92,7 @@ void fk_touch_poison(fk_alloc *a, uint64_t address, size_t bytes);
 void fk_order_name(const fk_op *op); /* remembers the name for reports */
 void fk_order_forget(fk_alloc *a);
 void fk_order_rebase(void); /* all work is done: sequence numbers begin anew */
+extern uint64_t fk_epoch;   /* times that they did */
 
 /* ---- memory (cu_memory.c) ---------------------------------------------------------------------------------------- */
 

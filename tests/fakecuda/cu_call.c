@@ -85,6 +85,7 @@ __attribute__((constructor)) static void begin(void)
 {
     fk_set.memory = number("FAKECUDA_MEM", 0);
     fk_set.instructions = number("FAKECUDA_INSTRUCTIONS", 1u << 28);
+    fk_set.operations = (uint32_t)number("FAKECUDA_OPERATIONS", FK_SEQ_MAX);
     fk_set.driver = (int)number("FAKECUDA_DRIVER", CUDA_VERSION);
     fk_set.strict = number("FAKECUDA_STRICT", 0) != 0;
     fk_set.races = number("FAKECUDA_RACES", 1) != 0;
@@ -185,7 +186,7 @@ static void add_failure(const char *text, size_t n)
     *colon = '\0';
     plain_name(copy, failures[n_failures].name);
     failures[n_failures].at = strtol(colon + 1, &colon, 10);
-    failures[n_failures].code = *colon == ':' ? atoi(colon + 1) : CUDA_ERROR_UNKNOWN;
+    failures[n_failures].code = *colon == ':' ? (int)strtol(colon + 1, NULL, 10) : CUDA_ERROR_UNKNOWN;
     failures[n_failures++].calls = 0;
 }
 

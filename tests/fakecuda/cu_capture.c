@@ -98,7 +98,8 @@ static void join_capture(fk_stream *s, fk_graph *g, int lane)
 CUresult fk_capture_wait(const fk_guard *g, fk_stream *s, fk_event *e)
 {
     fk_graph *const of_event = e->capture != NULL && e->capture->capturing ? e->capture : NULL;
-    if (s->capture != NULL && of_event == NULL)
+    if (of_event == NULL && s->capture == NULL) return CUDA_SUCCESS; /* neither: no capture's business */
+    if (of_event == NULL)
         return fk_capture_break(g, s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
                                 "the stream is capturing, the event was not recorded in the capture");
     if (s->capture != NULL && s->capture != of_event) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum copy_kind { UP, DOWN, ACROSS } copy_kind;
+typedef enum copy_kind { UP, DOWN, ACROSS, PEER } copy_kind;
 typedef struct copy {
     struct copy *next;
     copy_kind kind;
@@ -20,7 +20,8 @@ typedef struct copy {
     bool filled;        /* the destination, when it was queued */
     uint64_t hash, version; /* of the source, when it was queued */
 } copy;
-static const char *const names[] = { "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync" };
+static const char *const names[] = { "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync",
+                                     "cuMemcpyPeerAsync" };
 static copy *copies; /* all tasks, to know whom a fill would disturb */
 
 /* ---- what the host must not touch -------------------------------------------------------------------------------- */
@@ -101,12 +102,28 @@ static CUresult copy_run(const fk_op *op, void *data)
     return CUDA_SUCCESS;
 }
 
+/* Needs no peer access: without it the bytes go through the host. */
+static CUresult peer_run(const fk_op *op, void *data)
+{
+    copy *const c = data;
+    fk_alloc *const from = fk_find_live(c->from, c->bytes), *const to = fk_find_live(c->to, c->bytes);
+    c->queued--;
+    if (from == NULL || to == NULL) {
+        fk_report("%s: source or destination was freed", c->name);
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    fk_touch(from, c->from, c->bytes, PTX_READ, op, c->name);
+    fk_touch(to, c->to, c->bytes, PTX_WRITE, op, c->name);
+    memcpy(to->host + (c->to - to->lo), from->host + (c->from - from->lo), c->bytes);
+    return CUDA_SUCCESS;
+}
+
 static void copy_done(void *data)
 {
     copy *const c = data;
     copy **p = &copies;
-    while (*p != NULL && *p != c) p = &(*p)->next;
-    if (*p == c) *p = c->next;
+    while (*p != c) p = &(*p)->next;
+    *p = c->next;
     if (c->kind == UP) free(c->host);
     free(c);
 }
@@ -122,7 +139,7 @@ static CUresult submit_copy(const fk_guard *g, fk_stream *s, const copy *like)
     c->name = names[c->kind];
     c->next = copies;
     copies = c;
-    fk_task *const t = fk_task_new(g->name, copy_run, copy_done, c);
+    fk_task *const t = fk_task_new(c->name, c->kind == PEER ? peer_run : copy_run, copy_done, c);
     if (t != NULL) t->start = copy_start;
     return fk_submit(g, s, t);
 }
@@ -279,22 +296,6 @@ static CUresult check_owner(const fk_guard *g, const char *what, uint64_t addres
                      a->device, c->o.device);
 }
 
-/* Needs no peer access: without it the bytes go through the host. */
-static CUresult peer_run(const fk_op *op, void *data)
-{
-    copy *const c = data;
-    c->queued--;
-    fk_alloc *const from = fk_find_live(c->from, c->bytes), *const to = fk_find_live(c->to, c->bytes);
-    if (from == NULL || to == NULL) {
-        fk_report("cuMemcpyPeerAsync: source or destination was freed");
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    }
-    fk_touch(from, c->from, c->bytes, PTX_READ, op, "cuMemcpyPeerAsync");
-    fk_touch(to, c->to, c->bytes, PTX_WRITE, op, "cuMemcpyPeerAsync");
-    memcpy(to->host + (c->to - to->lo), from->host + (c->from - from->lo), c->bytes);
-    return CUDA_SUCCESS;
-}
-
 FK_EXPORT CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                                              CUcontext from_context, size_t bytes, CUstream stream)
 {
@@ -305,10 +306,6 @@ FK_EXPORT CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_contex
     if (s == NULL || bytes == 0) return code;
     code = check_range(&guard, "destination", to, bytes);
     if (code == CUDA_SUCCESS) code = check_range(&guard, "source", from, bytes);
-    copy *const c = code == CUDA_SUCCESS ? calloc(1, sizeof *c) : NULL;
-    if (c == NULL) return code != CUDA_SUCCESS ? code : CUDA_ERROR_OUT_OF_MEMORY;
-    *c = (copy){ .kind = ACROSS, .name = "cuMemcpyPeerAsync", .to = to, .from = from, .bytes = bytes };
-    fk_task *const t = fk_task_new(c->name, peer_run, copy_done, c);
-    if (t != NULL) t->start = copy_start;
-    return fk_submit(&guard, s, t);
+    if (code != CUDA_SUCCESS) return code;
+    return submit_copy(&guard, s, &(copy){ .kind = PEER, .to = to, .from = from, .bytes = bytes });
 }

@@ -64,7 +64,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice device)
 {
     FK_ENTER(0);
     const CUresult code = check_device(&guard, device, name);
-    if (code == CUDA_SUCCESS && len > 0) snprintf(name, (size_t)len, "%s", fk_device_gpu(device)->name);
+    if (code == CUDA_SUCCESS && name != NULL && len > 0) snprintf(name, (size_t)len, "%s", fk_device_gpu(device)->name);
     return code;
 }
 
@@ -73,7 +73,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
     FK_ENTER(0);
     const CUresult code = check_device(&guard, device, uuid);
     unsigned char bytes[16];
-    if (code != CUDA_SUCCESS) return code;
+    if (code != CUDA_SUCCESS || uuid == NULL) return code;
     fk_gpu_uuid(fk_set.physical[device], bytes);
     memcpy(uuid->bytes, bytes, sizeof bytes);
     return CUDA_SUCCESS;
@@ -355,8 +355,18 @@ FK_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult code, const char **text)
     return name_of(code, text);
 }
 
+/* "CUDA_ERROR_OUT_OF_MEMORY" in words: "out of memory". */
 FK_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult code, const char **text)
 {
+    static char words[sizeof codes / sizeof *codes][48];
     FK_ENTER(FK_NO_INIT | FK_ANYWAY);
-    return name_of(code, text);
+    *text = NULL;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        if (codes[i].code != code) continue;
+        const char *const name = codes[i].name + (code != CUDA_SUCCESS ? strlen("CUDA_ERROR_") : strlen("CUDA_"));
+        for (size_t k = 0; name[k] != '\0' && k + 1 < sizeof *words; k++)
+            words[i][k] = (char)(name[k] == '_' ? ' ' : name[k] - 'A' + 'a');
+        *text = words[i];
+    }
+    return *text != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -173,7 +173,7 @@ static CUresult queue_nodes(const fk_exec *e, fk_stream *s, fk_clock *clock, fk_
 /* Numbers must not begin anew in the middle of a launch. */
 static void make_room(const fk_exec *e, const fk_stream *s)
 {
-    const uint32_t most = FK_SEQ_MAX - (uint32_t)e->n_nodes - 2;
+    const uint32_t nodes = (uint32_t)e->n_nodes + 2, most = fk_set.operations > nodes ? fk_set.operations - nodes : 0;
     bool full = s->clock.seq[s->id] >= most;
     for (int i = 1; i < e->n_lanes; i++) full |= e->lane[i]->clock.seq[e->lane[i]->id] >= most;
     if (!full) return;

@@ -36,6 +36,7 @@ static bool range(void *user, uint64_t address, uint64_t *lo, uint64_t *hi, unsi
     return true;
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): the interpreter's type
 static bool touch(void *user, uint64_t address, size_t bytes, int access, uint64_t block, char *why, size_t n)
 {
     view *const v = user;

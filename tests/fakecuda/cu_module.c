@@ -85,6 +85,7 @@ FK_EXPORT CUresult CUDAAPI cuModuleLoadData(CUmodule *out, const void *image)
     return load(&guard, out, image, NULL, 0);
 }
 
+// NOLINTBEGIN(readability-non-const-parameter): CUDA's types
 FK_EXPORT CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int n, CUjit_option *options,
                                               void **values)
 {
@@ -97,6 +98,7 @@ FK_EXPORT CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *out, const void *image, 
     }
     return load(&guard, out, image, log, log_bytes);
 }
+// NOLINTEND(readability-non-const-parameter)
 
 void fk_module_end(fk_module *m)
 {
@@ -216,6 +218,7 @@ FK_EXPORT CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attr
 
 /* ---- libraries: enough for cuDNN to plan ------------------------------------------------------------------------- */
 
+// NOLINTBEGIN(readability-non-const-parameter): CUDA's types
 FK_EXPORT CUresult CUDAAPI cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *jit, void **jit_values,
                                              unsigned int n_jit, CUlibraryOption *options, void **values,
                                              unsigned int n)
@@ -228,6 +231,7 @@ FK_EXPORT CUresult CUDAAPI cuLibraryLoadData(CUlibrary *out, const void *image, 
     *out = (CUlibrary)(void *)m;
     return CUDA_SUCCESS;
 }
+// NOLINTEND(readability-non-const-parameter)
 
 FK_EXPORT CUresult CUDAAPI cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 fk_clock fk_host, fk_done;
+uint64_t fk_epoch;
 
 enum { ATOMIC = 1 << 23, SEQ = ATOMIC - 1, NAMES = 64 };
 #define POISON 0xffffffffu
@@ -80,7 +81,7 @@ static void complain(const fk_alloc *a, size_t word, const char *did, const char
     fk_report(
         "%s (stream %d, operation %u) %s 0x%llx, byte %zu of %s %llu of %zu bytes, %s %s without an order between "
         "the two: a wait is missing",
-        by, op->id, seq_of(op), did, (unsigned long long)(a->lo + 4 * word), 4 * word,
+        by, op->id, seq_of(op), did, (unsigned long long)a->lo + 4 * word, 4 * word,
         a->pinned ? "pinned memory" : "allocation", (unsigned long long)a->number, a->bytes, what, other);
 }
 
@@ -89,7 +90,7 @@ static void complain_dead(const fk_alloc *a, size_t word, bool poison, const fk_
     if (reported.seq[op->id] == seq_of(op)) return;
     reported.seq[op->id] = seq_of(op);
     fk_report("%s (stream %d, operation %u) reads 0x%llx, byte %zu of allocation %llu of %zu bytes, %s", by, op->id,
-              seq_of(op), (unsigned long long)(a->lo + 4 * word), 4 * word, (unsigned long long)a->number, a->bytes,
+              seq_of(op), (unsigned long long)a->lo + 4 * word, 4 * word, (unsigned long long)a->number, a->bytes,
               poison ? "which is dead (fk_poison)" : "which nothing has written");
 }
 
@@ -195,6 +196,7 @@ static void rebase(fk_alloc *a, void *data)
 
 void fk_order_rebase(void)
 {
+    fk_epoch++;
     fk_memory_each(rebase, NULL);
     memset(&fk_host, 0, sizeof fk_host);
     memset(&fk_done, 0, sizeof fk_done);

@@ -120,7 +120,7 @@ CUresult fk_queue(fk_stream *s, fk_task *t, const fk_clock *after)
         fk_task_release(t);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (s->clock.seq[s->id] >= FK_SEQ_MAX) {
+    if (s->clock.seq[s->id] >= fk_set.operations) {
         fk_wait_device(-1);
         fk_order_rebase();
         after = NULL; /* it is done */
@@ -195,7 +195,8 @@ bool fk_step(void)
 
 static void run_until(const fk_clock *until)
 {
-    while (!fk_before(until, &fk_done)) {
+    const uint64_t epoch = fk_epoch;
+    while (!fk_before(until, &fk_done) && epoch == fk_epoch) { /* a new one begins when all is done */
         const int found = step();
         if (found == 0) fk_pause();
         if (found < 0) { /* a fault of the fake: nothing that was queued waits for what was not */
@@ -209,8 +210,9 @@ static void run_until(const fk_clock *until)
 void fk_wait(const fk_clock *until)
 {
     const fk_clock wanted = *until;
+    const uint64_t epoch = fk_epoch;
     run_until(&wanted);
-    fk_join(&fk_host, &wanted);
+    if (epoch == fk_epoch) fk_join(&fk_host, &wanted);
 }
 
 void fk_stream_clock_device(int device, fk_clock *all)

@@ -13,6 +13,7 @@
  *   FAKECUDA_RACES=0          does not look for races between threads (faster)
  *   FAKECUDA_UNINIT=1         reports reads of device memory that nothing has written
  *   FAKECUDA_INSTRUCTIONS=n   of a block, after which it is taken for a hang
+ *   FAKECUDA_OPERATIONS=n     of a stream, after which all are run and clocks begin anew; millions, if not set
  *   FAKECUDA_TOOLKIT=folder   where the real NVRTC is, before CUDA_HOME and CUDA_PATH
  *   FAKECUDA_TEMPERATURE, _POWER (milliwatts), _UTILIZATION, _REASONS (bits): what NVML tells */
 #ifndef FAKECUDA_FAKE_H

@@ -143,11 +143,13 @@ static void bus_id(int i, char text[32])
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out);
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out)
 {
-    unsigned domain = 0, bus = 0, device = 0;
+    char *end = NULL;
     ENTER(id != NULL && out != NULL);
-    if (sscanf(id, "%x:%x:%x", &domain, &bus, &device) != 3) return NVML_ERROR_INVALID_ARGUMENT;
+    const unsigned long domain = strtoul(id, &end, 16), bus = *end == ':' ? strtoul(end + 1, &end, 16) : 0;
+    if (*end != ':') return NVML_ERROR_INVALID_ARGUMENT;
+    const unsigned long device = strtoul(end + 1, NULL, 16);
     for (int i = 0; i < n_devices; i++) {
-        if (domain != 0 || device != 0 || bus != ((unsigned)fk_gpu_bus(i) & 0xff)) continue;
+        if (domain != 0 || device != 0 || bus != ((unsigned long)fk_gpu_bus(i) & 0xff)) continue;
         *out = &devices[i];
         return NVML_SUCCESS;
     }

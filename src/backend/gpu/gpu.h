@@ -59,6 +59,7 @@ typedef struct sw__gpu {
     const sw__gpu_driver *driver;
     void *dev;                 /* the driver's */
     const char *backend;       /* "opencl", for messages */
+    const char *name;          /* the device's, for messages too */
     char key[256];             /* device and driver version: what a binary depends on */
     sw__target target;
     sw__traits traits;
@@ -73,7 +74,7 @@ typedef struct sw__gpu {
     struct sw__gpu_tuning *tuning; /* which variants of its ops are the fastest; tune.h. NULL: a device for plans */
 } sw__gpu;
 
-/* target, key, driver, dev, backend are filled in by the caller. */
+/* target, key, driver, dev, backend, name are filled in by the caller. */
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
 void sw__gpu_set_traits(sw__gpu *g); /* done by init; by itself for a device that is only planned for */

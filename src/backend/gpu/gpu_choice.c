@@ -260,7 +260,7 @@ static sw_status write_file(const sw__gpu *g)
     for (size_t i = 0; i < g->tuning->n; i++)
         if (!g->tuning->list[i].table) sw__gpu_write_choice(&g->tuning->list[i], &text);
     sw_status st = key == NULL || text.failed ? sw__no_memory(text.len, "the tuning file") : SW_OK;
-    if (st == SW_OK && text.len > 0) st = sw__kcache_put(key, strlen(key), text.s, text.len); // NOLINT(clang-analyzer-core.NonNullParamChecker): checked
+    if (st == SW_OK && text.len > 0) st = sw__kcache_put(key, strlen(key), text.s, text.len, NULL); // NOLINT: not NULL, see above
     sw__text_free(&text);
     sw__free(key);
     return st;
