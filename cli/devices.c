@@ -148,7 +148,8 @@ const cli_command cli_devices = {
     .about = "list devices, one line each",
     .usage = "[options]",
     .text = "Lists what this machine can compute on: the id for --device, memory, what it is capable of, and whether "
-            "it works.",
+            "it works. NVIDIA devices also tell clock, power and temperature. A device that you miss: swoop train --device "
+            "cuda:0 says what to install.",
     .examples = "swoop devices\n"
                 "swoop devices --json | jq -r '.devices[].id'\n"
                 "SWOOP_DEVICE=cpu swoop devices        # the default changes",

@@ -1,6 +1,7 @@
 /* test_nvrtc.c: every kernel that the GPU backends write, in the CUDA dialect, through NVRTC: the texts of all op cases of
  * test_ops.c and of the reference networks compile for GPUs of two generations (SWOOP_TEST_ALL=1: of seven), and none needs
- * more registers than there are: no spills. SWOOP_NVRTC_TABLE names a file for registers and occupancy of the networks'
+ * more registers than there are: no spills. The
+ * PTX interpreter (fakecuda/ptx.h) knows every instruction. SWOOP_NVRTC_TABLE names a file for registers and occupancy of the networks'
  * kernels, as in docs/benchmarks.md. No GPU is needed; skipped, and said so, where there is no NVRTC. */
 #include "ops_run.h"
 
@@ -14,41 +15,23 @@
 
 #include <setjmp.h>
 #include <cmocka.h>
-#include <dlfcn.h>
+
+#include "nvrtc_case.h"
+#include "ptx.h"
 
 /* timeout: 600 */
+/* uses: fakeptx */
 /* needs: GPU */
 
-/* ---- NVRTC, as far as it is needed ------------------------------------------------------------------------------------- */
+/* ---- what is made of each text ------------------------------------------------------------------------------------------ */
 
-static struct {
-    int (*nvrtcCreateProgram)(void **program, const char *text, const char *name, int n, const char *const *headers,
-                              const char *const *names);
-    int (*nvrtcCompileProgram)(void *program, int n, const char *const *options);
-    int (*nvrtcGetProgramLogSize)(void *program, size_t *n);
-    int (*nvrtcGetProgramLog)(void *program, char *log);
-    int (*nvrtcDestroyProgram)(void **program);
-} nvrtc;
 static int n_compiled;
 
-static bool find(void *library, const char *name, void *pointer)
+/* Memory of a module's variables, which nobody looks at. */
+static uint64_t variable(void *user, size_t bytes, size_t align, const void *initial)
 {
-    void *const symbol = dlsym(library, name);
-    if (symbol) memcpy(pointer, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
-static bool load(void)
-{
-    static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                         "/usr/local/cuda/lib64/libnvrtc.so" };
-    void *library = NULL;
-    for (size_t i = 0; i < SW_COUNT(names) && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    return library && find(library, "nvrtcCreateProgram", &nvrtc.nvrtcCreateProgram) &&
-           find(library, "nvrtcCompileProgram", &nvrtc.nvrtcCompileProgram) &&
-           find(library, "nvrtcGetProgramLogSize", &nvrtc.nvrtcGetProgramLogSize) &&
-           find(library, "nvrtcGetProgramLog", &nvrtc.nvrtcGetProgramLog) &&
-           find(library, "nvrtcDestroyProgram", &nvrtc.nvrtcDestroyProgram);
+    (void)user, (void)bytes, (void)align, (void)initial;
+    return 4096;
 }
 
 /* ---- what ptxas says of each kernel -------------------------------------------------------------------------------------- */
@@ -103,21 +86,20 @@ static void read_log(const char *log, int arch)
     keep(&u);
 }
 
+/* Compiles for an architecture, and reads the PTX: an instruction that the double of a GPU does not know is an error. */
 static sw_status compile_for(const char *text, int arch)
 {
-    void *program = NULL;
-    size_t n = 0;
-    char option[48];
-    snprintf(option, sizeof option, "--gpu-architecture=sm_%d", archs[arch].sm);
-    const char *const options[] = { option, "--ptxas-options=-v" };
-    if (nvrtc.nvrtcCreateProgram(&program, text, "kernels.cu", 0, NULL, NULL) != 0) return SW_ERR_DEVICE;
-    const int code = nvrtc.nvrtcCompileProgram(program, 2, options);
-    char *log = nvrtc.nvrtcGetProgramLogSize(program, &n) == 0 ? sw__calloc(n + 1, 1) : NULL;
-    if (log != NULL && nvrtc.nvrtcGetProgramLog(program, log) == 0 && code == 0) read_log(log, arch);
-    const sw_status st = code == 0 ? SW_OK : sw__fail(SW_ERR_DEVICE, "%s: %.900s", option, log != NULL ? log : "");
-    sw__free(log);
-    nvrtc.nvrtcDestroyProgram(&program);
-    return st;
+    static char log[4 << 20];
+    char name[16];
+    snprintf(name, sizeof name, "sm_%d", archs[arch].sm);
+    const ptx_memory memory = { .global = variable };
+    char *const ptx = nvrtc_ptx(text, name, log, sizeof log);
+    if (!ptx) return sw__fail(SW_ERR_DEVICE, "%s: %.900s", name, log);
+    read_log(log, arch);
+    ptx_module *const m = ptx_load(ptx, &memory, log, sizeof log);
+    free(ptx);
+    ptx_unload(m);
+    return m ? SW_OK : sw__fail(SW_ERR_DEVICE, "%s: %.900s", name, log);
 }
 
 /* ---- a driver that compiles and does nothing else ------------------------------------------------------------------------ */
@@ -399,7 +381,7 @@ static void test_networks(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    available = load();
+    available = nvrtc_load();
     if (!available) {
         fprintf(stderr, "skipped: there is no NVRTC\n");
         return 0;

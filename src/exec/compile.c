@@ -89,13 +89,23 @@ static sw_status plan_kernel(compilation *c, uint32_t i, size_t *workspace)
     return c->device->backend->kernel_build(c->device->dev, c->schedule->steps[i].kernel, &l->built, workspace);
 }
 
+/* Bytes that divide where a tensor begins: storages, and variables in a packed group, begin at multiples of 16. */
+static uint16_t alignment(const sw__ref *r)
+{
+    const size_t at = ((size_t)r->offset * sw_dtype_size((sw_dtype)r->desc.dtype)) | 16;
+    return (uint16_t)(at & (~at + 1));
+}
+
 static sw_status plan_op(compilation *c, uint32_t i, size_t *workspace)
 {
     const sw__step *s = &c->schedule->steps[i];
     const size_t n = (size_t)s->n_in + (size_t)s->n_out;
     sw__desc *descs = sw__malloc(SW_MAX(n, (size_t)1) * sizeof *descs);
     if (!descs) return sw__no_memory(n * sizeof *descs, "an op's descriptors");
-    for (size_t k = 0; k < n; k++) descs[k] = s->refs[k].desc;
+    for (size_t k = 0; k < n; k++) {
+        descs[k] = s->refs[k].desc;
+        descs[k].align = alignment(&s->refs[k]);
+    }
     const sw__op_desc d = {.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out,
                            .in = descs, .out = descs + s->n_in};
     const sw_status st = c->device->backend->op_plan(c->device->dev, &d, &c->program->launches[i].built, workspace);

@@ -203,7 +203,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_DEVICE] = {
         .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto",
                   .may_be_auto = true, .may_change = true,
-                  .help = "device: auto, cpu, ref" },
+                  .help = "device: auto, cpu, cuda:0, opencl:0, ref" },
     },
     [SW_KEY_THREADS] = {
         .info = { .name = "threads", .group = "control", .type = SW_KEY_INT, .fallback = "auto", .least = 1,

@@ -486,7 +486,7 @@ sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callback
     run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .write_kernels = folder};
     sw_status st = open_all(&r);
     if (st == SW_OK && !strcmp(sw_device_info(r.device)->backend, "cpu"))
-        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device opencl:0",
+        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
                       sw_device_info(r.device)->id);
     if (st == SW_OK) {
         note_data(&r);

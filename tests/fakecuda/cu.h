@@ -16,7 +16,7 @@
 #define FK_DEVICES 16
 #define FK_IDS 255 /* entries of a clock; 0 is nobody; 255 in a shadow word is poison */
 
-/* ---- calls (cu_call.c) -------------------------------------------------------------------------------------------- */
+/* ---- calls (cu_call.c) ------------------------------------------------------------------------------------------- */
 
 enum {
     FK_NO_INIT = 1, /* may be called before cuInit */
@@ -39,6 +39,7 @@ CUresult fk_misuse(const fk_guard *g, CUresult code, const char *fmt, ...) __att
 typedef struct fk_settings {
     uint64_t memory;       /* FAKECUDA_MEM, or 0: as the GPU has */
     uint64_t instructions; /* FAKECUDA_INSTRUCTIONS: of a block, before it is taken for a hang */
+    uint32_t operations;   /* FAKECUDA_OPERATIONS: of a stream, before its numbers begin anew */
     int n_devices, sm[FK_DEVICES], physical[FK_DEVICES];
     int driver;            /* FAKECUDA_DRIVER */
     bool strict, races, uninit; /* FAKECUDA_STRICT; FAKECUDA_RACES=0: not between threads; FAKECUDA_UNINIT */
@@ -51,7 +52,7 @@ void fk_pause(void); /* lets other threads in for a moment */
 uint64_t fk_random_below(uint64_t n);
 bool fk_is_sticky(CUresult code);
 
-/* ---- objects (cu_object.c) ------------------------------------------------------------------------------------------ */
+/* ---- objects (cu_object.c) --------------------------------------------------------------------------------------- */
 
 /* The structs behind handles are never freed, so that a handle is recognised after its end. */
 typedef enum fk_kind { FK_CTX, FK_STREAM, FK_EVENT, FK_MODULE, FK_FUNCTION, FK_GRAPH, FK_EXEC, FK_KINDS } fk_kind;
@@ -70,7 +71,7 @@ void *fk_object_of(const fk_guard *g, const void *handle, fk_kind kind, CUresult
 fk_object *fk_objects(void); /* all that were ever made, newest first */
 long fk_leaks(int device);   /* lists what lives on a device, contexts left out; -1: on all, with them */
 
-/* ---- order (cu_order.c) ---------------------------------------------------------------------------------------------- */
+/* ---- order (cu_order.c) ------------------------------------------------------------------------------------------ */
 
 typedef struct fk_clock { uint32_t seq[FK_IDS + 1]; } fk_clock;
 typedef struct fk_op fk_op;
@@ -80,6 +81,7 @@ typedef struct fk_alloc fk_alloc;
 extern fk_clock fk_host, fk_done; /* what the host knows to be done; what is done */
 void fk_join(fk_clock *to, const fk_clock *from);
 bool fk_before(const fk_clock *a, const fk_clock *b); /* a ≤ b in every entry */
+bool fk_is_due(const fk_op *op); /* all that comes before is done */
 int fk_id_new(void); /* an entry; -1: none is free */
 void fk_id_free(int id);
 
@@ -90,8 +92,9 @@ void fk_touch_poison(fk_alloc *a, uint64_t address, size_t bytes);
 void fk_order_name(const fk_op *op); /* remembers the name for reports */
 void fk_order_forget(fk_alloc *a);
 void fk_order_rebase(void); /* all work is done: sequence numbers begin anew */
+extern uint64_t fk_epoch;   /* times that they did */
 
-/* ---- memory (cu_memory.c) --------------------------------------------------------------------------------------------- */
+/* ---- memory (cu_memory.c) ---------------------------------------------------------------------------------------- */
 
 struct fk_alloc {
     uint64_t lo;
@@ -113,7 +116,7 @@ void fk_memory_each(void (*visit)(fk_alloc *a, void *data), void *data); /* thos
 /* The memory of a range for the operation that runs. NULL, reported: it cannot be reached. */
 unsigned char *fk_reach(uint64_t address, size_t bytes, int access, const fk_op *op, const char *who);
 
-/* ---- contexts (cu_device.c) ------------------------------------------------------------------------------------------- */
+/* ---- contexts (cu_device.c) -------------------------------------------------------------------------------------- */
 
 typedef struct fk_stream fk_stream;
 typedef struct fk_context {
@@ -128,7 +131,7 @@ uint64_t fk_device_memory(int device);
 uint64_t fk_device_used(int device);
 bool fk_device_sees(int device, int owner); /* itself, or a peer that was enabled */
 
-/* ---- streams (cu_stream.c) --------------------------------------------------------------------------------------------- */
+/* ---- streams (cu_stream.c) --------------------------------------------------------------------------------------- */
 
 /* What an operation does; shared by the launches of a graph. */
 typedef struct fk_task {
@@ -141,7 +144,8 @@ typedef struct fk_task {
     void *data;
 } fk_task;
 /* data is owned: done(data) is called at the end, also if this fails (NULL). */
-fk_task *fk_task_new(const char *name, CUresult (*run)(const fk_op *op, void *data), void (*done)(void *data), void *data);
+fk_task *fk_task_new(const char *name, CUresult (*run)(const fk_op *op, void *data), void (*done)(void *data),
+                     void *data);
 void fk_task_release(fk_task *t);
 
 struct fk_op {
@@ -181,7 +185,7 @@ bool fk_step(void);                  /* runs one operation, any that may; false:
 void fk_stream_clock_device(int device, fk_clock *all);
 void fk_streams_end(int device);
 
-/* ---- events (cu_event.c) ------------------------------------------------------------------------------------------------ */
+/* ---- events (cu_event.c) ----------------------------------------------------------------------------------------- */
 
 typedef struct fk_event {
     fk_object o;
@@ -193,7 +197,7 @@ typedef struct fk_event {
     fk_links before;
 } fk_event;
 
-/* ---- modules (cu_module.c) ------------------------------------------------------------------------------------------------ */
+/* ---- modules (cu_module.c) --------------------------------------------------------------------------------------- */
 
 typedef struct fk_function fk_function;
 typedef struct fk_module {
@@ -218,7 +222,7 @@ int fk_cubin_registers(const unsigned char *elf, size_t n, const char *kernel); 
 size_t fk_cubin_bytes(const unsigned char *elf);
 size_t fk_function_dynamic_limit(const fk_function *f);
 
-/* ---- capture and graphs (cu_capture.c, cu_graph.c) ------------------------------------------------------------------------- */
+/* ---- capture and graphs (cu_capture.c, cu_graph.c) --------------------------------------------------------------- */
 
 typedef struct fk_node { fk_task *task; int lane; fk_links before; } fk_node;
 struct fk_graph {

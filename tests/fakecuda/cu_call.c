@@ -27,7 +27,7 @@ static int n_failures;
 static struct { char name[48]; long calls; } counts[MOST_NAMES];
 static long n_calls;
 
-/* ---- lock, settings ------------------------------------------------------------------------------------------------ */
+/* ---- lock, settings ---------------------------------------------------------------------------------------------- */
 
 void fk_lock(void)
 {
@@ -85,6 +85,7 @@ __attribute__((constructor)) static void begin(void)
 {
     fk_set.memory = number("FAKECUDA_MEM", 0);
     fk_set.instructions = number("FAKECUDA_INSTRUCTIONS", 1u << 28);
+    fk_set.operations = (uint32_t)number("FAKECUDA_OPERATIONS", FK_SEQ_MAX);
     fk_set.driver = (int)number("FAKECUDA_DRIVER", CUDA_VERSION);
     fk_set.strict = number("FAKECUDA_STRICT", 0) != 0;
     fk_set.races = number("FAKECUDA_RACES", 1) != 0;
@@ -118,12 +119,19 @@ FK_EXPORT uint64_t fk_random(void)
     return z ^ (z >> 31);
 }
 
+FK_EXPORT void fk_seed(uint64_t seed)
+{
+    fk_lock();
+    random_state = seed;
+    fk_unlock();
+}
+
 uint64_t fk_random_below(uint64_t n)
 {
     return fk_random() % n;
 }
 
-/* ---- reports -------------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 FK_EXPORT void fk_report(const char *fmt, ...)
 {
@@ -156,7 +164,7 @@ CUresult fk_misuse(const fk_guard *g, CUresult code, const char *fmt, ...)
     return code;
 }
 
-/* ---- failures -------------------------------------------------------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------------------------------------------------- */
 
 /* The name without _v2 and the like. */
 static void plain_name(const char *name, char out[48])
@@ -178,7 +186,7 @@ static void add_failure(const char *text, size_t n)
     *colon = '\0';
     plain_name(copy, failures[n_failures].name);
     failures[n_failures].at = strtol(colon + 1, &colon, 10);
-    failures[n_failures].code = *colon == ':' ? atoi(colon + 1) : CUDA_ERROR_UNKNOWN;
+    failures[n_failures].code = *colon == ':' ? (int)strtol(colon + 1, NULL, 10) : CUDA_ERROR_UNKNOWN;
     failures[n_failures++].calls = 0;
 }
 
@@ -236,7 +244,7 @@ FK_EXPORT long fk_calls(const char *function)
     return n;
 }
 
-/* ---- enter and leave ------------------------------------------------------------------------------------------------- */
+/* ---- enter and leave --------------------------------------------------------------------------------------------- */
 
 bool fk_is_sticky(CUresult code)
 {
@@ -316,4 +324,13 @@ FK_EXPORT CUresult CUDAAPI cuDriverGetVersion(int *version)
     if (version == NULL) return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "no place for the version");
     *version = fk_set.driver;
     return CUDA_SUCCESS;
+}
+
+/* NVRTC opens the driver too, and asks for tables that only the real one has. */
+FK_EXPORT CUresult CUDAAPI cuGetExportTable(const void **table, const CUuuid *id)
+{
+    FK_ENTER(FK_NO_INIT | FK_ANYWAY);
+    (void)id;
+    if (table != NULL) *table = NULL;
+    return CUDA_ERROR_NOT_FOUND;
 }

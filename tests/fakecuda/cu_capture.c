@@ -1,4 +1,5 @@
-/* cu_capture.c: streams that record a graph instead of queueing work: what joins a capture, what breaks it. See cu.h. */
+/* cu_capture.c: streams that record a graph instead of queueing work: what joins a capture, what breaks it. See
+ * cu.h. */
 #include "cu.h"
 
 #include <pthread.h>
@@ -8,7 +9,7 @@
 static fk_graph *capturing[FK_IDS]; /* captures under way */
 static int n_capturing;
 
-/* ---- nodes that come before ------------------------------------------------------------------------------------------- */
+/* ---- nodes that come before -------------------------------------------------------------------------------------- */
 
 bool fk_links_add(fk_links *l, int node)
 {
@@ -38,7 +39,7 @@ void fk_links_free(fk_links *l)
     *l = (fk_links){ 0 };
 }
 
-/* ---- rules ------------------------------------------------------------------------------------------------------------- */
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 fk_graph *fk_capture_forbids(bool legacy)
 {
@@ -97,7 +98,8 @@ static void join_capture(fk_stream *s, fk_graph *g, int lane)
 CUresult fk_capture_wait(const fk_guard *g, fk_stream *s, fk_event *e)
 {
     fk_graph *const of_event = e->capture != NULL && e->capture->capturing ? e->capture : NULL;
-    if (s->capture != NULL && of_event == NULL)
+    if (of_event == NULL && s->capture == NULL) return CUDA_SUCCESS; /* neither: no capture's business */
+    if (of_event == NULL)
         return fk_capture_break(g, s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
                                 "the stream is capturing, the event was not recorded in the capture");
     if (s->capture != NULL && s->capture != of_event) {
@@ -105,13 +107,14 @@ CUresult fk_capture_wait(const fk_guard *g, fk_stream *s, fk_event *e)
         return fk_capture_break(g, s->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE, "two captures would become one");
     }
     if (s->capture == NULL && s->hidden)
-        return fk_capture_break(g, of_event, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the legacy stream cannot join a capture");
+        return fk_capture_break(g, of_event, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+                                "the legacy stream cannot join a capture");
     if (s->capture == NULL) join_capture(s, of_event, of_event->n_lanes++);
     if (of_event->broken != CUDA_SUCCESS) return of_event->broken;
     return fk_links_join(&s->before, &e->before) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* ---- begin and end ------------------------------------------------------------------------------------------------------ */
+/* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
 FK_EXPORT CUresult CUDAAPI cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode mode)
 {

@@ -1,13 +1,13 @@
-/* cu_copy.c: copies and fills. The bytes of a copy that runs later must not be touched by the host until then: sources are
- * hashed when the copy is queued and when it runs, destinations are filled with 0xFF in between, so who reads too early
- * sees NaN. Pageable memory is copied at once, or waited for, as CUDA does. See cu.h. */
+/* cu_copy.c: copies and fills. The bytes of a copy that runs later must not be touched by the host until then: sources
+ * are hashed when the copy is queued and when it runs, destinations are filled with 0xFF in between, so who reads too
+ * early sees NaN. Pageable memory is copied at once, or waited for, as CUDA does. See cu.h. */
 #include "cu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum copy_kind { UP, DOWN, ACROSS } copy_kind;
+typedef enum copy_kind { UP, DOWN, ACROSS, PEER } copy_kind;
 typedef struct copy {
     struct copy *next;
     copy_kind kind;
@@ -20,10 +20,11 @@ typedef struct copy {
     bool filled;        /* the destination, when it was queued */
     uint64_t hash, version; /* of the source, when it was queued */
 } copy;
-static const char *const names[] = { "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync" };
+static const char *const names[] = { "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync",
+                                     "cuMemcpyPeerAsync" };
 static copy *copies; /* all tasks, to know whom a fill would disturb */
 
-/* ---- what the host must not touch --------------------------------------------------------------------------------------- */
+/* ---- what the host must not touch -------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(const unsigned char *at, size_t n)
 {
@@ -69,8 +70,9 @@ static void copy_start(void *data)
 static void check_source(const copy *c, const fk_op *op)
 {
     if (c->version != c->pinned->version || hash_of(pinned_at(c, c->from), c->bytes) == c->hash) return;
-    fk_report("%s (stream %d, operation %u): the host changed the %zu bytes at %p of the source before they were copied",
-              c->name, op->id, op->clock.seq[op->id], c->bytes, (void *)pinned_at(c, c->from));
+    fk_report(
+        "%s (stream %d, operation %u): the host changed the %zu bytes at %p of the source before they were copied",
+        c->name, op->id, op->clock.seq[op->id], c->bytes, (void *)pinned_at(c, c->from));
 }
 
 static void check_destination(copy *c, const fk_op *op)
@@ -84,7 +86,7 @@ static void check_destination(copy *c, const fk_op *op)
                   "copy was done", c->name, op->id, op->clock.seq[op->id], c->bytes, (const void *)at);
 }
 
-/* ---- running -------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static CUresult copy_run(const fk_op *op, void *data)
 {
@@ -100,12 +102,28 @@ static CUresult copy_run(const fk_op *op, void *data)
     return CUDA_SUCCESS;
 }
 
+/* Needs no peer access: without it the bytes go through the host. */
+static CUresult peer_run(const fk_op *op, void *data)
+{
+    copy *const c = data;
+    fk_alloc *const from = fk_find_live(c->from, c->bytes), *const to = fk_find_live(c->to, c->bytes);
+    c->queued--;
+    if (from == NULL || to == NULL) {
+        fk_report("%s: source or destination was freed", c->name);
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    }
+    fk_touch(from, c->from, c->bytes, PTX_READ, op, c->name);
+    fk_touch(to, c->to, c->bytes, PTX_WRITE, op, c->name);
+    memcpy(to->host + (c->to - to->lo), from->host + (c->from - from->lo), c->bytes);
+    return CUDA_SUCCESS;
+}
+
 static void copy_done(void *data)
 {
     copy *const c = data;
     copy **p = &copies;
-    while (*p != NULL && *p != c) p = &(*p)->next;
-    if (*p == c) *p = c->next;
+    while (*p != c) p = &(*p)->next;
+    *p = c->next;
     if (c->kind == UP) free(c->host);
     free(c);
 }
@@ -121,12 +139,12 @@ static CUresult submit_copy(const fk_guard *g, fk_stream *s, const copy *like)
     c->name = names[c->kind];
     c->next = copies;
     copies = c;
-    fk_task *const t = fk_task_new(g->name, copy_run, copy_done, c);
+    fk_task *const t = fk_task_new(c->name, c->kind == PEER ? peer_run : copy_run, copy_done, c);
     if (t != NULL) t->start = copy_start;
     return fk_submit(g, s, t);
 }
 
-/* ---- checks --------------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static CUresult check_range(const fk_guard *g, const char *what, uint64_t address, size_t bytes)
 {
@@ -154,7 +172,7 @@ static CUresult no_pageable(const fk_guard *g, const fk_stream *s)
                             "a copy of pageable memory within a capture");
 }
 
-/* ---- CUDA's functions ------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA's functions -------------------------------------------------------------------------------------------- */
 
 FK_EXPORT CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr to, const void *host, size_t bytes, CUstream stream)
 {
@@ -210,7 +228,7 @@ FK_EXPORT CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, s
     return across(&guard, to, from, bytes, stream);
 }
 
-/* ---- fills -------------------------------------------------------------------------------------------------------------------- */
+/* ---- fills ------------------------------------------------------------------------------------------------------- */
 
 typedef struct fill { const char *name; uint64_t to; size_t n; int width; uint32_t value; bool poison; } fill;
 
@@ -220,7 +238,8 @@ static CUresult fill_run(const fk_op *op, void *data)
     const size_t bytes = f->n * (size_t)f->width;
     unsigned char *const at = fk_reach(f->to, bytes, PTX_WRITE, op, f->name);
     if (at == NULL) return CUDA_ERROR_ILLEGAL_ADDRESS;
-    for (size_t i = 0; i < f->n; i++) memcpy(at + i * (size_t)f->width, &f->value, (size_t)f->width); /* little-endian */
+    for (size_t i = 0; i < f->n; i++)
+        memcpy(at + i * (size_t)f->width, &f->value, (size_t)f->width); /* little-endian */
     if (f->poison) fk_touch_poison(fk_find_live(f->to, bytes), f->to, bytes);
     return CUDA_SUCCESS;
 }
@@ -264,7 +283,7 @@ FK_EXPORT int fk_poison_async(void *stream, uint64_t address, size_t bytes)
     return (int)submit_fill(&guard, &(fill){ "fk_poison_async", address, bytes, 1, 0xff, true }, stream);
 }
 
-/* ---- between devices ------------------------------------------------------------------------------------------------------------ */
+/* ---- between devices --------------------------------------------------------------------------------------------- */
 
 static CUresult check_owner(const fk_guard *g, const char *what, uint64_t address, CUcontext context)
 {
@@ -273,24 +292,8 @@ static CUresult check_owner(const fk_guard *g, const char *what, uint64_t addres
     const fk_alloc *const a = fk_find(address);
     if (c == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (a == NULL || a->device == c->o.device) return CUDA_SUCCESS;
-    return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s is memory of device %d, its context of device %d", what, a->device,
-                     c->o.device);
-}
-
-/* Needs no peer access: without it the bytes go through the host. */
-static CUresult peer_run(const fk_op *op, void *data)
-{
-    copy *const c = data;
-    c->queued--;
-    fk_alloc *const from = fk_find_live(c->from, c->bytes), *const to = fk_find_live(c->to, c->bytes);
-    if (from == NULL || to == NULL) {
-        fk_report("cuMemcpyPeerAsync: source or destination was freed");
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    }
-    fk_touch(from, c->from, c->bytes, PTX_READ, op, "cuMemcpyPeerAsync");
-    fk_touch(to, c->to, c->bytes, PTX_WRITE, op, "cuMemcpyPeerAsync");
-    memcpy(to->host + (c->to - to->lo), from->host + (c->from - from->lo), c->bytes);
-    return CUDA_SUCCESS;
+    return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s is memory of device %d, its context of device %d", what,
+                     a->device, c->o.device);
 }
 
 FK_EXPORT CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
@@ -303,10 +306,6 @@ FK_EXPORT CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_contex
     if (s == NULL || bytes == 0) return code;
     code = check_range(&guard, "destination", to, bytes);
     if (code == CUDA_SUCCESS) code = check_range(&guard, "source", from, bytes);
-    copy *const c = code == CUDA_SUCCESS ? calloc(1, sizeof *c) : NULL;
-    if (c == NULL) return code != CUDA_SUCCESS ? code : CUDA_ERROR_OUT_OF_MEMORY;
-    *c = (copy){ .kind = ACROSS, .name = "cuMemcpyPeerAsync", .to = to, .from = from, .bytes = bytes };
-    fk_task *const t = fk_task_new(c->name, peer_run, copy_done, c);
-    if (t != NULL) t->start = copy_start;
-    return fk_submit(&guard, s, t);
+    if (code != CUDA_SUCCESS) return code;
+    return submit_copy(&guard, s, &(copy){ .kind = PEER, .to = to, .from = from, .bytes = bytes });
 }

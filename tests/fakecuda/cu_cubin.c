@@ -54,7 +54,8 @@ static uint32_t symbol_of(const unsigned char *elf, size_t n, const char *kernel
         for (uint32_t k = 0; k < table.sh_size / sizeof(Elf64_Sym); k++) {
             Elf64_Sym s;
             memcpy(&s, elf + table.sh_offset + k * sizeof s, sizeof s);
-            if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && strcmp(name_of(elf, n, &names, s.st_name), kernel) == 0) return k;
+            if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && strcmp(name_of(elf, n, &names, s.st_name), kernel) == 0)
+                return k;
         }
     }
     return 0;

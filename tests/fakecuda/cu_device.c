@@ -35,7 +35,7 @@ FK_EXPORT uint64_t fk_memory_used(int physical)
     return 0;
 }
 
-/* ---- devices -------------------------------------------------------------------------------------------------------- */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static CUresult check_device(const fk_guard *g, CUdevice device, const void *out)
 {
@@ -64,7 +64,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice device)
 {
     FK_ENTER(0);
     const CUresult code = check_device(&guard, device, name);
-    if (code == CUDA_SUCCESS && len > 0) snprintf(name, (size_t)len, "%s", fk_device_gpu(device)->name);
+    if (code == CUDA_SUCCESS && name != NULL && len > 0) snprintf(name, (size_t)len, "%s", fk_device_gpu(device)->name);
     return code;
 }
 
@@ -73,7 +73,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
     FK_ENTER(0);
     const CUresult code = check_device(&guard, device, uuid);
     unsigned char bytes[16];
-    if (code != CUDA_SUCCESS) return code;
+    if (code != CUDA_SUCCESS || uuid == NULL) return code;
     fk_gpu_uuid(fk_set.physical[device], bytes);
     memcpy(uuid->bytes, bytes, sizeof bytes);
     return CUDA_SUCCESS;
@@ -179,7 +179,7 @@ FK_EXPORT CUresult CUDAAPI cuDeviceGetAttribute(int *value, CUdevice_attribute w
     return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "the double does not know attribute %d", (int)what);
 }
 
-/* ---- contexts ------------------------------------------------------------------------------------------------------- */
+/* ---- contexts ---------------------------------------------------------------------------------------------------- */
 
 FK_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
@@ -282,7 +282,7 @@ FK_EXPORT CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest
     return CUDA_SUCCESS;
 }
 
-/* ---- peers ------------------------------------------------------------------------------------------------------------ */
+/* ---- peers ------------------------------------------------------------------------------------------------------- */
 
 /* Boards of one kind reach each other. */
 static bool can_reach(int device, int peer)
@@ -323,7 +323,7 @@ FK_EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
     return fk_result(&guard, CUDA_SUCCESS);
 }
 
-/* ---- errors -------------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 #define CODE(c) { CUDA_ERROR_##c, "CUDA_ERROR_" #c }
 static const struct { CUresult code; const char *name; } codes[] = {

@@ -1,6 +1,6 @@
-/* cu_graph.c: graphs that were captured, and their launches: the nodes go into the stream of the launch and into streams
- * of the graph's own, one for each stream that was captured, with clocks that follow the graph's edges; so what a graph
- * leaves unordered runs in any order, and is reported. See cu.h. */
+/* cu_graph.c: graphs that were captured, and their launches: the nodes go into the stream of the launch and into
+ * streams of the graph's own, one for each stream that was captured, with clocks that follow the graph's edges; so
+ * what a graph leaves unordered runs in any order, and is reported. See cu.h. */
 #include "cu.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ FK_EXPORT CUresult CUDAAPI cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, s
     return CUDA_SUCCESS;
 }
 
-/* ---- executable graphs -------------------------------------------------------------------------------------------------- */
+/* ---- executable graphs ------------------------------------------------------------------------------------------- */
 
 static fk_node *copy_nodes(const fk_graph *g)
 {
@@ -131,7 +131,7 @@ FK_EXPORT CUresult CUDAAPI cuGraphUpload(CUgraphExec handle, CUstream stream)
     return code;
 }
 
-/* ---- launches ----------------------------------------------------------------------------------------------------------- */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 
 static CUresult nothing_run(const fk_op *op, void *data)
 {
@@ -173,7 +173,7 @@ static CUresult queue_nodes(const fk_exec *e, fk_stream *s, fk_clock *clock, fk_
 /* Numbers must not begin anew in the middle of a launch. */
 static void make_room(const fk_exec *e, const fk_stream *s)
 {
-    const uint32_t most = FK_SEQ_MAX - (uint32_t)e->n_nodes - 2;
+    const uint32_t nodes = (uint32_t)e->n_nodes + 2, most = fk_set.operations > nodes ? fk_set.operations - nodes : 0;
     bool full = s->clock.seq[s->id] >= most;
     for (int i = 1; i < e->n_lanes; i++) full |= e->lane[i]->clock.seq[e->lane[i]->id] >= most;
     if (!full) return;
@@ -199,7 +199,7 @@ FK_EXPORT CUresult CUDAAPI cuGraphLaunch(CUgraphExec handle, CUstream stream)
     return code;
 }
 
-/* ---- update --------------------------------------------------------------------------------------------------------------- */
+/* ---- update ------------------------------------------------------------------------------------------------------ */
 
 static CUgraphExecUpdateResult compare(const fk_exec *e, const fk_graph *g)
 {

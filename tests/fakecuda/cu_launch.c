@@ -13,7 +13,7 @@ typedef struct launch {
     unsigned char params[];
 } launch;
 
-/* ---- the interpreter's view of memory ----------------------------------------------------------------------------------- */
+/* ---- the interpreter's view of memory ---------------------------------------------------------------------------- */
 
 typedef struct view {
     const fk_op *op;
@@ -36,6 +36,7 @@ static bool range(void *user, uint64_t address, uint64_t *lo, uint64_t *hi, unsi
     return true;
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): the interpreter's type
 static bool touch(void *user, uint64_t address, size_t bytes, int access, uint64_t block, char *why, size_t n)
 {
     view *const v = user;
@@ -77,7 +78,7 @@ static CUresult launch_run(const fk_op *op, void *data)
     return (CUresult)code;
 }
 
-/* ---- checks ---------------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static CUresult check_size(const fk_guard *g, const fk_function *f, const uint32_t grid[3], const uint32_t block[3])
 {
@@ -98,8 +99,8 @@ static CUresult check_size(const fk_guard *g, const fk_function *f, const uint32
         return fk_misuse(g, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "%s: %llu threads in a block, it was compiled for %d",
                          f->name, (unsigned long long)threads, f->info.max_threads);
     if ((threads + 31) / 32 * 32 * (uint64_t)f->registers > 65536)
-        return fk_misuse(g, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "%s: %llu threads of %d registers are too many", f->name,
-                         (unsigned long long)threads, f->registers);
+        return fk_misuse(g, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, "%s: %llu threads of %d registers are too many",
+                         f->name, (unsigned long long)threads, f->registers);
     return CUDA_SUCCESS;
 }
 
@@ -115,11 +116,13 @@ static CUresult check_shared(const fk_guard *g, const fk_function *f, size_t dyn
 static CUresult gather(const fk_guard *g, const fk_function *f, void **params, unsigned char *to)
 {
     if (f->info.n_params > 0 && params == NULL)
-        return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s: no arguments, it has %d parameters", f->name, f->info.n_params);
+        return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s: no arguments, it has %d parameters", f->name,
+                         f->info.n_params);
     for (int i = 0; i < f->info.n_params; i++) {
         size_t offset, size;
         if (params[i] == NULL)
-            return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s: argument %d of %d is NULL", f->name, i, f->info.n_params);
+            return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "%s: argument %d of %d is NULL", f->name, i,
+                             f->info.n_params);
         ptx_param(f->kernel, i, &offset, &size);
         memcpy(to + offset, params[i], size);
     }
@@ -143,7 +146,7 @@ static CUresult gather_extra(const fk_guard *g, const fk_function *f, void **ext
     return CUDA_SUCCESS;
 }
 
-/* ---- CUDA's functions --------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA's functions -------------------------------------------------------------------------------------------- */
 
 static CUresult check_function(const fk_guard *g, const fk_function *f)
 {

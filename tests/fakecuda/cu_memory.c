@@ -17,7 +17,7 @@ static fk_alloc **device_allocs, **pinned_allocs; /* by address; what was freed 
 static size_t n_device, n_pinned;
 static uint64_t used[FK_DEVICES], n_made;
 
-/* ---- addresses -------------------------------------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 static bool reserve(uint64_t bytes, uint64_t base)
 {
@@ -116,7 +116,7 @@ uint64_t fk_device_used(int device)
     return used[device];
 }
 
-/* ---- allocations -------------------------------------------------------------------------------------------------------- */
+/* ---- allocations ------------------------------------------------------------------------------------------------- */
 
 static uint64_t rounded(size_t bytes)
 {
@@ -179,7 +179,7 @@ static CUresult allocate_pinned(size_t bytes, fk_alloc **out)
     return CUDA_SUCCESS;
 }
 
-/* ---- the operations' view ------------------------------------------------------------------------------------------------ */
+/* ---- the operations' view ---------------------------------------------------------------------------------------- */
 
 unsigned char *fk_reach(uint64_t address, size_t bytes, int access, const fk_op *op, const char *who)
 {
@@ -207,7 +207,7 @@ FK_EXPORT void *fk_map(uint64_t address, size_t bytes, bool write, const char *w
     return at;
 }
 
-/* ---- CUDA's functions ------------------------------------------------------------------------------------------------------ */
+/* ---- CUDA's functions -------------------------------------------------------------------------------------------- */
 
 FK_EXPORT CUresult CUDAAPI cuMemAlloc(CUdeviceptr *out, size_t bytes)
 {
@@ -273,7 +273,8 @@ FK_EXPORT CUresult CUDAAPI cuMemFreeHost(void *at)
 FK_EXPORT CUresult CUDAAPI cuMemGetInfo(size_t *free_bytes, size_t *total)
 {
     FK_ENTER(FK_CONTEXT);
-    if (free_bytes == NULL || total == NULL) return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "no place for an answer");
+    if (free_bytes == NULL || total == NULL)
+        return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "no place for an answer");
     *total = fk_device_memory(fk_current->o.device);
     *free_bytes = *total - used[fk_current->o.device];
     return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
-/* cu_module.c: modules and their kernels: PTX, plain or in front of a CUBIN as the fake NVRTC gives it, and libraries of
- * cuDNN's, which are only held. See cu.h. */
+/* cu_module.c: modules and their kernels: PTX, plain or in front of a CUBIN as the fake NVRTC gives it, and libraries
+ * of cuDNN's, which are only held. See cu.h. */
 #include "cu.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 static const char mark[8] = "FKCUBIN"; /* with its NUL */
 
-/* ---- module globals -------------------------------------------------------------------------------------------------- */
+/* ---- module globals ---------------------------------------------------------------------------------------------- */
 
 static uint64_t make_global(void *user, size_t bytes, size_t align, const void *initial)
 {
@@ -21,7 +21,7 @@ static uint64_t make_global(void *user, size_t bytes, size_t align, const void *
     return a->lo;
 }
 
-/* ---- loading ------------------------------------------------------------------------------------------------------------ */
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
 
 /* ".target sm_90a": 90, and whether it is for that GPU only. */
 static int target_of(const char *ptx, bool *only)
@@ -85,6 +85,7 @@ FK_EXPORT CUresult CUDAAPI cuModuleLoadData(CUmodule *out, const void *image)
     return load(&guard, out, image, NULL, 0);
 }
 
+// NOLINTBEGIN(readability-non-const-parameter): CUDA's types
 FK_EXPORT CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int n, CUjit_option *options,
                                               void **values)
 {
@@ -97,6 +98,7 @@ FK_EXPORT CUresult CUDAAPI cuModuleLoadDataEx(CUmodule *out, const void *image, 
     }
     return load(&guard, out, image, log, log_bytes);
 }
+// NOLINTEND(readability-non-const-parameter)
 
 void fk_module_end(fk_module *m)
 {
@@ -119,7 +121,7 @@ FK_EXPORT CUresult CUDAAPI cuModuleUnload(CUmodule handle)
     return fk_result(&guard, CUDA_SUCCESS);
 }
 
-/* ---- kernels -------------------------------------------------------------------------------------------------------------- */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 static fk_function *add_function(fk_module *m, const char *name)
 {
@@ -131,6 +133,13 @@ static fk_function *add_function(fk_module *m, const char *name)
     f->next_function = m->functions;
     m->functions = f;
     return f;
+}
+
+/* Without a CUBIN: what is declared, as far as a block of the largest size allows. */
+static int guessed_registers(const ptx_info *k)
+{
+    const int most = k->max_threads < 258 ? 255 : 65536 / k->max_threads;
+    return k->registers < 16 ? 16 : k->registers > most ? most : k->registers;
 }
 
 FK_EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
@@ -150,7 +159,7 @@ FK_EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule handle,
         f->kernel = k;
         f->info = ptx_kernel_info(k);
         f->registers = m->cubin != NULL ? fk_cubin_registers(m->cubin, m->cubin_bytes, name) : 0;
-        if (f->registers == 0) f->registers = f->info.registers < 32 ? 32 : f->info.registers > 128 ? 128 : f->info.registers;
+        if (f->registers == 0) f->registers = guessed_registers(&f->info);
     }
     *out = (CUfunction)(void *)f;
     return CUDA_SUCCESS;
@@ -207,10 +216,12 @@ FK_EXPORT CUresult CUDAAPI cuFuncSetAttribute(CUfunction handle, CUfunction_attr
     return CUDA_SUCCESS;
 }
 
-/* ---- libraries: enough for cuDNN to plan -------------------------------------------------------------------------------------- */
+/* ---- libraries: enough for cuDNN to plan ------------------------------------------------------------------------- */
 
+// NOLINTBEGIN(readability-non-const-parameter): CUDA's types
 FK_EXPORT CUresult CUDAAPI cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *jit, void **jit_values,
-                                             unsigned int n_jit, CUlibraryOption *options, void **values, unsigned int n)
+                                             unsigned int n_jit, CUlibraryOption *options, void **values,
+                                             unsigned int n)
 {
     FK_ENTER(FK_UNSAFE);
     (void)jit, (void)jit_values, (void)n_jit, (void)options, (void)values, (void)n;
@@ -220,6 +231,7 @@ FK_EXPORT CUresult CUDAAPI cuLibraryLoadData(CUlibrary *out, const void *image, 
     *out = (CUlibrary)(void *)m;
     return CUDA_SUCCESS;
 }
+// NOLINTEND(readability-non-const-parameter)
 
 FK_EXPORT CUresult CUDAAPI cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 {

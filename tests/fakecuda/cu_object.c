@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const fk_kind_name[FK_KINDS] = { "context", "stream", "event", "module", "function", "graph", "graph exec" };
+const char *const fk_kind_name[FK_KINDS] = {
+    "context", "stream", "event", "module", "function", "graph", "graph exec"
+};
 
 enum { BUCKETS = 4096 };
 static fk_object *buckets[BUCKETS], *objects;
@@ -64,7 +66,7 @@ void *fk_object_of(const fk_guard *g, const void *handle, fk_kind kind, CUresult
     return o;
 }
 
-/* ---- objects of other libraries ------------------------------------------------------------------------------------ */
+/* ---- objects of other libraries ---------------------------------------------------------------------------------- */
 
 FK_EXPORT void fk_made(const char *kind, const void *object)
 {
@@ -96,7 +98,7 @@ FK_EXPORT bool fk_gone(const char *kind, const void *object)
     return found;
 }
 
-/* ---- what lives ------------------------------------------------------------------------------------------------------ */
+/* ---- what lives -------------------------------------------------------------------------------------------------- */
 
 static bool is_counted(const fk_object *o)
 {

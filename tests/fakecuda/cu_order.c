@@ -1,6 +1,6 @@
-/* cu_order.c: who comes before whom. Every operation has a vector clock; every word of memory remembers who wrote it last
- * and, of each stream, who read it last. An access that nothing orders after these is reported, whatever order the
- * operations ran in. See cu.h. */
+/* cu_order.c: who comes before whom. Every operation has a vector clock; every word of memory remembers who wrote it
+ * last and, of each stream, who read it last. An access that nothing orders after these is reported, whatever order
+ * the operations ran in. See cu.h. */
 #include "cu.h"
 
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 fk_clock fk_host, fk_done;
+uint64_t fk_epoch;
 
 enum { ATOMIC = 1 << 23, SEQ = ATOMIC - 1, NAMES = 64 };
 #define POISON 0xffffffffu
@@ -27,6 +28,13 @@ bool fk_before(const fk_clock *a, const fk_clock *b)
 {
     for (int i = 0; i < n_ids; i++)
         if (a->seq[i] > b->seq[i]) return false;
+    return true;
+}
+
+bool fk_is_due(const fk_op *op)
+{
+    for (int i = 0; i < n_ids; i++)
+        if (i != op->id && op->clock.seq[i] > fk_done.seq[i]) return false; /* its own turn comes by the queue */
     return true;
 }
 
@@ -70,10 +78,11 @@ static void complain(const fk_alloc *a, size_t word, const char *did, const char
     if (reported.seq[op->id] == seq_of(op)) return;
     reported.seq[op->id] = seq_of(op);
     describe((int)(who >> 24), who & SEQ, other, sizeof other);
-    fk_report("%s (stream %d, operation %u) %s 0x%llx, byte %zu of %s %llu of %zu bytes, %s %s without an order between "
-              "the two: a wait is missing",
-              by, op->id, seq_of(op), did, (unsigned long long)(a->lo + 4 * word), 4 * word,
-              a->pinned ? "pinned memory" : "allocation", (unsigned long long)a->number, a->bytes, what, other);
+    fk_report(
+        "%s (stream %d, operation %u) %s 0x%llx, byte %zu of %s %llu of %zu bytes, %s %s without an order between "
+        "the two: a wait is missing",
+        by, op->id, seq_of(op), did, (unsigned long long)a->lo + 4 * word, 4 * word,
+        a->pinned ? "pinned memory" : "allocation", (unsigned long long)a->number, a->bytes, what, other);
 }
 
 static void complain_dead(const fk_alloc *a, size_t word, bool poison, const fk_op *op, const char *by)
@@ -81,7 +90,7 @@ static void complain_dead(const fk_alloc *a, size_t word, bool poison, const fk_
     if (reported.seq[op->id] == seq_of(op)) return;
     reported.seq[op->id] = seq_of(op);
     fk_report("%s (stream %d, operation %u) reads 0x%llx, byte %zu of allocation %llu of %zu bytes, %s", by, op->id,
-              seq_of(op), (unsigned long long)(a->lo + 4 * word), 4 * word, (unsigned long long)a->number, a->bytes,
+              seq_of(op), (unsigned long long)a->lo + 4 * word, 4 * word, (unsigned long long)a->number, a->bytes,
               poison ? "which is dead (fk_poison)" : "which nothing has written");
 }
 
@@ -89,8 +98,9 @@ static void complain_dead(const fk_alloc *a, size_t word, bool poison, const fk_
 static void check_writers(const fk_alloc *a, size_t first, size_t last, int access, const fk_op *op, const char *who)
 {
     const uint32_t *const w = a->writer;
+    const bool uninit = fk_set.uninit && access == PTX_READ && !a->pinned; /* who knows what the host wrote */
     for (size_t i = first; i <= last; i++) {
-        if ((w[i] & SEQ) <= op->clock.seq[w[i] >> 24] && (w[i] != 0 || !fk_set.uninit || access != PTX_READ)) continue;
+        if ((w[i] & SEQ) <= op->clock.seq[w[i] >> 24] && (w[i] != 0 || !uninit)) continue;
         if (w[i] == POISON || w[i] == 0) {
             if (access != PTX_WRITE) complain_dead(a, i, w[i] == POISON, op, who);
             continue;
@@ -172,7 +182,7 @@ void fk_order_forget(fk_alloc *a)
     }
 }
 
-/* ---- new numbers ------------------------------------------------------------------------------------------------------ */
+/* ---- new numbers ------------------------------------------------------------------------------------------------- */
 
 static void rebase(fk_alloc *a, void *data)
 {
@@ -186,6 +196,7 @@ static void rebase(fk_alloc *a, void *data)
 
 void fk_order_rebase(void)
 {
+    fk_epoch++;
     fk_memory_each(rebase, NULL);
     memset(&fk_host, 0, sizeof fk_host);
     memset(&fk_done, 0, sizeof fk_done);

@@ -1,5 +1,5 @@
-/* cu_stream.c: streams as queues of operations that nobody runs until somebody waits; then an operation is chosen at random
- * among those whose clock says that all before them are done. See cu.h. */
+/* cu_stream.c: streams as queues of operations that nobody runs until somebody waits; then an operation is chosen at
+ * random among those whose clock says that all before them are done. See cu.h. */
 #include "cu.h"
 
 #include <stdio.h>
@@ -9,9 +9,10 @@
 const fk_op *fk_running;
 static fk_stream *streams; /* hidden and closing ones too */
 
-/* ---- tasks ---------------------------------------------------------------------------------------------------------- */
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-fk_task *fk_task_new(const char *name, CUresult (*run)(const fk_op *op, void *data), void (*done)(void *data), void *data)
+fk_task *fk_task_new(const char *name, CUresult (*run)(const fk_op *op, void *data), void (*done)(void *data),
+                     void *data)
 {
     fk_task *const t = data != NULL ? calloc(1, sizeof *t) : NULL;
     if (t == NULL) {
@@ -30,7 +31,7 @@ void fk_task_release(fk_task *t)
     free(t);
 }
 
-/* ---- making and ending ------------------------------------------------------------------------------------------------ */
+/* ---- making and ending ------------------------------------------------------------------------------------------- */
 
 fk_stream *fk_stream_make(int device, unsigned flags, int priority, bool hidden)
 {
@@ -88,12 +89,13 @@ fk_stream *fk_stream_of(const fk_guard *g, CUstream handle, CUresult *code)
     }
     fk_stream *const s = fk_object_of(g, handle, FK_STREAM, code);
     if (s == NULL || s->o.device == fk_current->o.device) return s;
-    *code = fk_misuse(g, CUDA_ERROR_INVALID_HANDLE, "stream %llu belongs to device %d, the current context to device %d",
-                      (unsigned long long)s->o.number, s->o.device, fk_current->o.device);
+    *code =
+        fk_misuse(g, CUDA_ERROR_INVALID_HANDLE, "stream %llu belongs to device %d, the current context to device %d",
+                  (unsigned long long)s->o.number, s->o.device, fk_current->o.device);
     return NULL;
 }
 
-/* ---- queues ---------------------------------------------------------------------------------------------------------------- */
+/* ---- queues ------------------------------------------------------------------------------------------------------ */
 
 static bool blocks(const fk_stream *s)
 {
@@ -118,7 +120,7 @@ CUresult fk_queue(fk_stream *s, fk_task *t, const fk_clock *after)
         fk_task_release(t);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    if (s->clock.seq[s->id] >= FK_SEQ_MAX) {
+    if (s->clock.seq[s->id] >= fk_set.operations) {
         fk_wait_device(-1);
         fk_order_rebase();
         after = NULL; /* it is done */
@@ -141,13 +143,6 @@ CUresult fk_submit(const fk_guard *g, fk_stream *s, fk_task *t)
     (void)g;
     if (t == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
     return s->capture != NULL ? fk_capture_add(s, t) : fk_queue(s, t, NULL);
-}
-
-static bool may_run(const fk_op *op)
-{
-    fk_clock before = op->clock;
-    before.seq[op->id]--; /* its own turn comes by the queue */
-    return fk_before(&before, &fk_done);
 }
 
 static bool is_ready(const fk_op *op)
@@ -180,7 +175,7 @@ static int step(void)
     fk_stream *heads[FK_IDS];
     int n = 0, found = -1;
     for (fk_stream *s = streams; s != NULL; s = s->next_stream)
-        if (s->head != NULL && may_run(s->head)) heads[n++] = s;
+        if (s->head != NULL && fk_is_due(s->head)) heads[n++] = s;
     while (n > 0) {
         const int i = (int)fk_random_below((uint64_t)n);
         if (is_ready(heads[i]->head)) {
@@ -200,7 +195,8 @@ bool fk_step(void)
 
 static void run_until(const fk_clock *until)
 {
-    while (!fk_before(until, &fk_done)) {
+    const uint64_t epoch = fk_epoch;
+    while (!fk_before(until, &fk_done) && epoch == fk_epoch) { /* a new one begins when all is done */
         const int found = step();
         if (found == 0) fk_pause();
         if (found < 0) { /* a fault of the fake: nothing that was queued waits for what was not */
@@ -214,8 +210,9 @@ static void run_until(const fk_clock *until)
 void fk_wait(const fk_clock *until)
 {
     const fk_clock wanted = *until;
+    const uint64_t epoch = fk_epoch;
     run_until(&wanted);
-    fk_join(&fk_host, &wanted);
+    if (epoch == fk_epoch) fk_join(&fk_host, &wanted);
 }
 
 void fk_stream_clock_device(int device, fk_clock *all)
@@ -232,7 +229,7 @@ void fk_wait_device(int device)
     run_until(&all);
 }
 
-/* ---- CUDA's functions -------------------------------------------------------------------------------------------------------- */
+/* ---- CUDA's functions -------------------------------------------------------------------------------------------- */
 
 FK_EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
@@ -305,7 +302,7 @@ FK_EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
     return fk_sticky;
 }
 
-/* ---- work of the other fakes ---------------------------------------------------------------------------------------------------- */
+/* ---- work of the other fakes ------------------------------------------------------------------------------------- */
 
 typedef struct work { bool (*ready)(void *); void (*run)(void *), (*done)(void *); void *data; } work;
 

@@ -1,5 +1,5 @@
-/* gpus.c: the table of GPUs that the fakes play, and how the environment chooses among them. Linked into the fake libcuda
- * and the fake NVML, so that the two tell the same. */
+/* gpus.c: the table of GPUs that the fakes play, and how the environment chooses among them. Linked into the fake
+ * libcuda and the fake NVML, so that the two tell the same. */
 #include "gpus.h"
 
 #include <stdlib.h>
@@ -48,7 +48,7 @@ int fk_gpu_list(int *sm, int most)
 {
     const char *const count = getenv("FAKECUDA_DEVICES");
     const char *text = getenv("FAKECUDA_SM");
-    int n = count != NULL ? atoi(count) : 1;
+    int n = count != NULL ? (int)strtol(count, NULL, 10) : 1;
     if (n > most) n = most;
     int last = 90;
     for (int i = 0; i < n; i++) { /* the last one stands for all that follow */

@@ -1,5 +1,5 @@
-/* gpus.h: the GPUs that the fakes can play, one for each compute capability that NVRTC compiles for, with the figures that
- * CUDA's attributes and NVML tell of them. FAKECUDA_SM chooses; gpus.c. */
+/* gpus.h: the GPUs that the fakes can play, one for each compute capability that NVRTC compiles for, with the figures
+ * that CUDA's attributes and NVML tell of them. FAKECUDA_SM chooses; gpus.c. */
 #ifndef FAKECUDA_GPUS_H
 #define FAKECUDA_GPUS_H
 

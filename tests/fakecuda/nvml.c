@@ -1,6 +1,7 @@
-/* nvml.c: libnvidia-ml.so.1 of the double: what the driver's tool tells of the GPUs that are played, by the same table as
- * the fake libcuda. NVML has no header in the toolkit: its types stand here as its ABI has them. NVML does not know
- * CUDA_VISIBLE_DEVICES: it always counts all. FAKECUDA_TEMPERATURE, _POWER (milliwatts), _REASONS (bits) change the answers. */
+/* nvml.c: libnvidia-ml.so.1 of the double: what the driver's tool tells of the GPUs that are played, by the same table
+ * as the fake libcuda. NVML has no header in the toolkit: its types stand here as its ABI has them. NVML does not know
+ * CUDA_VISIBLE_DEVICES: it always counts all. FAKECUDA_TEMPERATURE, _POWER (milliwatts), _REASONS (bits) change the
+ * answers. */
 #include "gpus.h"
 
 #include <dlfcn.h>
@@ -31,7 +32,7 @@ struct nvmlDevice_st { int index; const fk_gpu *gpu; };
 static struct nvmlDevice_st devices[MOST];
 static int n_devices, inits;
 
-/* ---- entering ---------------------------------------------------------------------------------------------------------- */
+/* ---- entering ---------------------------------------------------------------------------------------------------- */
 
 /* FAKECUDA_FAIL counts these calls with the driver's, if that is there. */
 static nvmlReturn_t told(const char *name)
@@ -101,7 +102,7 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t code)
     return "Unknown Error";
 }
 
-/* ---- finding ----------------------------------------------------------------------------------------------------------- */
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
 
 static nvmlReturn_t put_text(char *to, unsigned size, const char *text)
 {
@@ -142,11 +143,13 @@ static void bus_id(int i, char text[32])
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out);
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out)
 {
-    unsigned domain = 0, bus = 0, device = 0;
+    char *end = NULL;
     ENTER(id != NULL && out != NULL);
-    if (sscanf(id, "%x:%x:%x", &domain, &bus, &device) != 3) return NVML_ERROR_INVALID_ARGUMENT;
+    const unsigned long domain = strtoul(id, &end, 16), bus = *end == ':' ? strtoul(end + 1, &end, 16) : 0;
+    if (*end != ':') return NVML_ERROR_INVALID_ARGUMENT;
+    const unsigned long device = strtoul(end + 1, NULL, 16);
     for (int i = 0; i < n_devices; i++) {
-        if (domain != 0 || device != 0 || bus != ((unsigned)fk_gpu_bus(i) & 0xff)) continue;
+        if (domain != 0 || device != 0 || bus != ((unsigned long)fk_gpu_bus(i) & 0xff)) continue;
         *out = &devices[i];
         return NVML_SUCCESS;
     }
@@ -157,8 +160,8 @@ static void uuid_text(int i, char text[48])
 {
     unsigned char u[16];
     fk_gpu_uuid(i, u);
-    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3],
-             u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    snprintf(text, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2],
+             u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *out);
@@ -195,7 +198,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *pci)
     return NVML_SUCCESS;
 }
 
-/* ---- telling ------------------------------------------------------------------------------------------------------------- */
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
 
 EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *name, unsigned size);
 EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *name, unsigned size)

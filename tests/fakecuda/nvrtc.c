@@ -16,7 +16,7 @@ static const char mark[8] = "FKCUBIN"; /* with its NUL */
 static void *real;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* ---- the real library ------------------------------------------------------------------------------------------------ */
+/* ---- the real library -------------------------------------------------------------------------------------------- */
 
 /* By its full path, past this one; deep binding, or it would find its own functions here. */
 static bool open_at(const char *folder, const char *sub)
@@ -41,7 +41,8 @@ static void open_real(void)
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         if (open_at(getenv(variables[i]), "lib64/") || open_at(getenv(variables[i]), "lib/")) return;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
-        if (open_at(folders[i], "lib64/") || open_at(folders[i], "lib/") || open_at(folders[i], "lib/x86_64-linux-gnu/"))
+        if (open_at(folders[i], "lib64/") || open_at(folders[i], "lib/") ||
+            open_at(folders[i], "lib/x86_64-linux-gnu/"))
             return;
     fprintf(stderr, "fakecuda: no libnvrtc.so.13 in CUDA_HOME, CUDA_PATH or /usr/local/cuda: nothing compiles\n");
 }
@@ -95,7 +96,7 @@ PASS(nvrtcGetPTX, (nvrtcProgram program, char *ptx), (program, ptx))
 PASS(nvrtcAddNameExpression, (nvrtcProgram program, const char *name), (program, name))
 PASS(nvrtcGetLoweredName, (nvrtcProgram program, const char *name, const char **lowered), (program, name, lowered))
 
-/* ---- the image ---------------------------------------------------------------------------------------------------------- */
+/* ---- the image --------------------------------------------------------------------------------------------------- */
 
 static nvrtcResult size_by(const char *name, nvrtcProgram program, size_t *bytes)
 {

@@ -87,6 +87,7 @@ static void cu_close(void *dev)
     if (c->context != NULL) {
         enter(c);
         if (c->stream != NULL) (void)c->api->cuStreamSynchronize(c->stream);
+        sw__cu_library_close(c);
         sw__gpu_close(&c->gpu);
         close_streams(c);
         (void)c->api->cuCtxSetCurrent(NULL);

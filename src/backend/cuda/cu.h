@@ -180,7 +180,8 @@ typedef struct sw__cu_libraries {
 const sw__cu_libraries *sw__cu_load(void);
 
 /* A library of NVIDIA's opened by name ("libcublasLt.so.%d") for the CUDA major versions that suit the driver, newest
- * first: where the loader finds it, in CUDA_HOME, CUDA_PATH and the usual places. NULL: none; *version is which. */
+ * first: where the loader finds it, in CUDA_HOME, CUDA_PATH and the usual places. NULL: none, or SWOOP_WITHOUT names it;
+ * *version is which. */
 void *sw__cu_open_library(const char *pattern, int newest, int oldest, int *version, char *path, size_t size);
 
 /* ---- devices (cu_devices.c) ---------------------------------------------------------------------------------------- */
@@ -269,6 +270,7 @@ void sw__cu_recording_free(sw__cu *c, void *recording);
 /* cu_library.c: plans for cuBLASLt and cuDNN (gpu.h's `library`), opened when first wanted; and their end, while the
  * context lives. */
 sw_status sw__cu_library(void *dev, sw__gpu_plan *p);
+bool sw__cu_library_has(uint16_t op);
 void sw__cu_library_close(sw__cu *c);
 
 #endif

@@ -304,4 +304,6 @@ const sw__gpu_driver sw__cu_driver = {
     .download = cu_download,
     .fill = cu_fill,
     .finish = cu_finish,
+    .library = sw__cu_library,
+    .library_has = sw__cu_library_has,
 };

@@ -20,6 +20,20 @@ static bool find(void *handle, const char *name, void *pointer, size_t size)
 
 /* ---- where libraries are ------------------------------------------------------------------------------------------- */
 
+/* SWOOP_WITHOUT names libraries that are to be passed over: "cudnn,cublasLt". */
+static bool is_left_out(const char *library)
+{
+    const char *list = getenv("SWOOP_WITHOUT");
+    char word[64];
+    while (list != NULL && *list != '\0') {
+        const size_t n = strcspn(list, ", ");
+        snprintf(word, sizeof word, "%.*s", (int)SW_MIN(n, sizeof word - 1), list);
+        if (*word != '\0' && strstr(library, word) != NULL) return true;
+        list += n + strspn(list + n, ", ");
+    }
+    return false;
+}
+
 /* Stays open: NVIDIA's libraries have threads, and what they registered cannot be taken back. */
 static void *open_path(const char *path, char *found, size_t size)
 {
@@ -56,6 +70,7 @@ void *sw__cu_open_library(const char *pattern, int newest, int oldest, int *vers
 {
     const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda", "/opt/cuda"};
     const char *const number = strstr(pattern, "%d");
+    if (is_left_out(pattern)) return NULL;
     for (int v = newest; v >= oldest; v--) {
         char name[128];
         if (number == NULL) snprintf(name, sizeof name, "%.100s", pattern);
@@ -101,6 +116,10 @@ static void lacks(char *text, size_t size, const char *library, const char *func
 
 static void load_driver(void)
 {
+    if (is_left_out("libcuda.so.1")) {
+        snprintf(lib.no_driver, sizeof lib.no_driver, "SWOOP_WITHOUT leaves out libcuda.so.1");
+        return;
+    }
     void *const handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         snprintf(lib.no_driver, sizeof lib.no_driver, "the CUDA driver cannot be opened (%.150s): install NVIDIA's, %s "
@@ -167,6 +186,10 @@ static void load_nvrtc(void)
     void *const handle = sw__cu_open_library("libnvrtc.so.%d", newest, 12, &soname, path, sizeof path);
     snprintf(need, sizeof need, "NVRTC of CUDA %s%d (Debian, Ubuntu: the package cuda-nvrtc-%d-0 or later)",
              newest > 12 ? "12 to " : "", newest, newest);
+    if (handle == NULL && is_left_out("libnvrtc.so")) {
+        snprintf(lib.no_nvrtc, sizeof lib.no_nvrtc, "SWOOP_WITHOUT leaves out libnvrtc.so, which compiles the kernels");
+        return;
+    }
     if (handle == NULL) {
         snprintf(lib.no_nvrtc, sizeof lib.no_nvrtc, "there is no libnvrtc.so.%d%s: install %s, or point CUDA_HOME at the "
                  "toolkit", newest, newest > 12 ? " or older" : "", need);
@@ -192,9 +215,9 @@ static void load_nvrtc(void)
 /* Tells more about devices; without it less is told, and nothing else is missing. */
 static void load_nvml(void)
 {
-    void *const handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *const handle = is_left_out("libnvidia-ml.so.1") ? NULL : dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
-        sw__log(SW_LOG_INFO, "cuda: no NVML (%s): power, temperature and free memory are not told", dlerror());
+        sw__log(SW_LOG_INFO, "cuda: no libnvidia-ml.so.1: power, temperature and free memory are not told");
         return;
     }
 #define FIND(name, since, parameters)                                                                                  \

@@ -42,6 +42,7 @@ typedef struct sw__gpu_driver {
     /* Plans an op by a vendor's library: adds its calls (sw__gpu_add_call), sets workspace and note. Where it fails with
      * SW_ERR_UNSUPPORTED, which takes back nothing, the op is planned on our kernels. NULL: there is no library. */
     sw_status (*library)(void *dev, sw__gpu_plan *p);
+    bool (*library_has)(uint16_t op); /* whether it is worth asking; NULL: always */
 } sw__gpu_driver;
 
 /* ---- device -------------------------------------------------------------------------------------------------------- */

@@ -35,7 +35,8 @@ bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i)
 static sw_status plan_op(sw__gpu_plan *p)
 {
     const sw__gpu_driver *const driver = p->gpu->driver;
-    if (driver->library != NULL && p->gpu->read_from == NULL && p->gpu->write_to == NULL) {
+    const bool asked = driver->library != NULL && (driver->library_has == NULL || driver->library_has(p->d.op));
+    if (asked && p->gpu->read_from == NULL && p->gpu->write_to == NULL) {
         const sw_status st = driver->library(p->gpu->dev, p);
         if (st != SW_ERR_UNSUPPORTED) return st;
         p->gpu->refused++;

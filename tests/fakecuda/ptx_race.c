@@ -1,0 +1,192 @@
+/* ptx_race.c: which thread wrote and read each piece of shared memory since the last barrier, and which block each piece of
+ * global memory since the launch began. Two that do so with nothing between are a fault that a GPU does not tell. Two writes
+ * of the same value are none; atomics and volatile accesses are not looked at. */
+#include "ptx_inner.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- within a block ------------------------------------------------------------------------------------------------------- */
+
+/* A shadow word: the epoch (barriers so far), the warp's own time since, and the thread. */
+enum { TIME = 12, WHO = (1 << TIME) - 1, MANY_OF_WARP = 1024, MANY = WHO };
+
+static uint64_t stamp(const ptx_group *g, int lane)
+{
+    const uint64_t time = g->warp_time[lane / WARP] & 0xFFFFF;
+    return (uint64_t)g->run->epoch << 32 | time << TIME | (uint64_t)ptx_thread(g, lane);
+}
+
+/* Whether the access behind `then` is not ordered before the one of `now`. */
+static bool unordered(uint64_t then, uint64_t now)
+{
+    const int who = (int)(then & WHO), thread = (int)(now & WHO);
+    if (then >> 32 != now >> 32 || who == thread) return false;
+    const int warp = who < MANY_OF_WARP ? who / WARP : who - MANY_OF_WARP;
+    return who == MANY || warp != thread / WARP || then >> TIME == now >> TIME; /* bar.warp.sync orders a warp */
+}
+
+static uint64_t readers(uint64_t then, uint64_t now)
+{
+    if (!unordered(then, now)) return now;
+    const int who = (int)(then & WHO), thread = (int)(now & WHO);
+    const int warp = who < MANY_OF_WARP ? who / WARP : who - MANY_OF_WARP;
+    const bool one_warp = who != MANY && warp == thread / WARP;
+    return (now & ~(uint64_t)WHO) | (uint64_t)(one_warp ? MANY_OF_WARP + warp : MANY);
+}
+
+/* Whether a store changes what lies there, or what another lane stores in the same instruction. */
+static bool changes(const ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane,
+                    const unsigned char *host)
+{
+    for (int e = 0; e < i->n; e++) {
+        const char *const values = ptx_at(g, i->v[e]);
+        const size_t step = i->bytes == 8 ? 8 : 4;
+        const char *const mine = values + (size_t)lane * step;
+        bool by_lane = false;
+        for (ptx_mask m = lanes & (((ptx_mask)1 << lane) - 1); m; m &= m - 1)
+            if (at[ptx_first(m)] == at[lane]) {
+                by_lane = true;
+                if (memcmp(values + (size_t)ptx_first(m) * step, mine, i->bytes) != 0) return true;
+            }
+        if (!by_lane && memcmp(host + at[lane] + (size_t)e * i->bytes, mine, i->bytes) != 0) return true;
+    }
+    return false;
+}
+
+static int report_shared(ptx_group *g, const ptx_inst *i, int lane, uint64_t address, uint64_t then, const char *what)
+{
+    const int who = (int)(then & WHO);
+    char other[40] = "several threads";
+    if (who < MANY_OF_WARP) snprintf(other, sizeof other, "thread %d", who);
+    return ptx_fail(g, i, lane, 0, "a race in shared memory at address 0x%llx: %s %s with no barrier between",
+                    (unsigned long long)address, what, other);
+}
+
+int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, size_t size, bool write)
+{
+    const size_t granule = (size_t)g->run->k->granule_shared;
+    const unsigned char *const host = (unsigned char *)((uintptr_t)g->run->shared - PTX_SHARED_AT);
+    for (ptx_mask m = lanes; m; m &= m - 1) {
+        const int lane = ptx_first(m);
+        const uint64_t now = stamp(g, lane), first = (at[lane] - PTX_SHARED_AT) / granule;
+        for (uint64_t k = first; k < first + size / granule; k++) {
+            uint64_t *const writer = &g->run->shared_shadow[2 * k], *const reader = writer + 1;
+            if (!write) {
+                if (unordered(*writer, now)) report_shared(g, i, lane, at[lane], *writer, "reads what was written by");
+                *reader = readers(*reader, now);
+                continue;
+            }
+            if (unordered(*writer, now) && changes(g, i, at, lanes, lane, host))
+                report_shared(g, i, lane, at[lane], *writer, "writes what was written by");
+            if (unordered(*reader, now)) report_shared(g, i, lane, at[lane], *reader, "writes what was read by");
+            *writer = now;
+        }
+    }
+    return 0;
+}
+
+/* ---- between blocks --------------------------------------------------------------------------------------------------------- */
+
+/* Pages of global memory that were accessed, found by hash; of each granule the last writer's and reader's block plus 1. */
+enum { PAGE = 4096, ALL = -1 };
+typedef struct page { uint64_t number; uint32_t *who; } page;
+struct ptx_shadow {
+    page *pages;
+    size_t slots, used;
+    page *last;
+};
+
+static page *find(ptx_shadow *s, uint64_t number)
+{
+    size_t at = (size_t)(number * 0x9E3779B97F4A7C15ull >> 20) & (s->slots - 1);
+    while (s->pages[at].who && s->pages[at].number != number) at = (at + 1) & (s->slots - 1);
+    return &s->pages[at];
+}
+
+static bool more(ptx_shadow *s)
+{
+    const page *const old = s->pages;
+    const size_t n = s->slots;
+    page *const pages = calloc(n * 2, sizeof *pages);
+    if (!pages) return false;
+    s->pages = pages, s->slots = n * 2;
+    for (size_t i = 0; i < n; i++)
+        if (old[i].who) *find(s, old[i].number) = old[i];
+    free((void *)(uintptr_t)old);
+    return true;
+}
+
+static uint32_t *shadow_of(ptx_run_state *run, uint64_t address)
+{
+    ptx_shadow *const s = run->global_shadow;
+    const size_t granule = (size_t)run->k->granule_global;
+    const uint64_t number = address / PAGE;
+    if (!s->last || s->last->number != number) {
+        s->last = NULL;
+        if (s->used * 2 >= s->slots && !more(s)) return NULL;
+        page *const p = find(s, number);
+        if (!p->who) {
+            p->who = calloc(PAGE / granule, 2 * sizeof *p->who);
+            if (!p->who) return NULL;
+            p->number = number;
+            s->used++;
+        }
+        s->last = p;
+    }
+    return &s->last->who[address % PAGE / granule * 2];
+}
+
+static int report_global(ptx_group *g, const ptx_inst *i, int lane, uint64_t address, uint32_t who, const char *what)
+{
+    char other[40] = "several blocks";
+    if (who != (uint32_t)ALL) snprintf(other, sizeof other, "block number %u", who - 1);
+    return ptx_fail(g, i, lane, 0, "a race between blocks at address 0x%llx: %s %s", (unsigned long long)address, what, other);
+}
+
+int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, size_t size, bool write,
+                    const unsigned char *host)
+{
+    ptx_run_state *const run = g->run;
+    const size_t granule = (size_t)run->k->granule_global;
+    const uint32_t me = (uint32_t)run->block_number + 1;
+    if (run->n_blocks == 1) return 0;
+    for (ptx_mask m = lanes; m; m &= m - 1) {
+        const int lane = ptx_first(m);
+        uint32_t *who = shadow_of(run, at[lane]); /* an aligned access lies in one page */
+        if (!who) return ptx_fail(g, i, lane, 2, "out of memory for the check of races");
+        for (size_t k = 0; k < size / granule; k++, who += 2) {
+            if (!write) {
+                if (who[0] && who[0] != me) report_global(g, i, lane, at[lane], who[0], "reads what was written by");
+                who[1] = who[1] == 0 || who[1] == me ? me : (uint32_t)ALL;
+                continue;
+            }
+            if (who[0] && who[0] != me && changes(g, i, at, lanes, lane, host))
+                report_global(g, i, lane, at[lane], who[0], "writes what was written by");
+            if (who[1] && who[1] != me) report_global(g, i, lane, at[lane], who[1], "writes what was read by");
+            who[0] = me;
+        }
+    }
+    return 0;
+}
+
+bool ptx_race_begin(ptx_run_state *run)
+{
+    if (!run->l->check_races) return true;
+    run->shared_shadow = calloc(run->shared_bytes / (size_t)run->k->granule_shared * 2 + 2, sizeof *run->shared_shadow);
+    run->global_shadow = calloc(1, sizeof *run->global_shadow);
+    if (!run->shared_shadow || !run->global_shadow) return false;
+    run->global_shadow->slots = 64;
+    run->global_shadow->pages = calloc(64, sizeof *run->global_shadow->pages);
+    return run->global_shadow->pages != NULL;
+}
+
+void ptx_race_end(ptx_run_state *run)
+{
+    ptx_shadow *const s = run->global_shadow;
+    for (size_t i = 0; s && s->pages && i < s->slots; i++) free(s->pages[i].who);
+    if (s) free(s->pages);
+    free(s);
+    free(run->shared_shadow);
+}
