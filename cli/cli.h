@@ -38,6 +38,8 @@ extern cli_state cli;
 
 void cli_start(int argc, char *const *argv); /* locale, terminal; --json and --no-color count before they are parsed */
 
+void cli_on_build(void *context, const sw_build_event *e); /* for sw_on_build: build.c */
+
 /* ---- options: options.c ------------------------------------------------------------------------------------------ */
 
 typedef enum cli_type {

@@ -81,5 +81,6 @@ int main(int argc, char **argv)
 {
     wait_briefly(argv);
     cli_start(argc, argv);
+    sw_on_build(cli_on_build, NULL);
     return cli_finish(run(argc, argv));
 }

@@ -190,6 +190,82 @@ static void test_refused(void **state)
     sw_device_close(d);
 }
 
+/* ---- a whole fit --------------------------------------------------------------------------------------------------------- */
+
+enum { SAMPLES = 50, WIDTH = 12 };
+
+static sw_dataset *samples(int64_t n)
+{
+    static float x[SAMPLES][WIDTH];
+    static int64_t y[SAMPLES];
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = i % 5;
+        for (int64_t k = 0; k < WIDTH; k++) x[i][k] = (float)sin((double)(i * WIDTH + k)) + (k == y[i] ? 1.0f : 0.0f);
+    }
+    const sw_array xs = { .dtype = SW_F32, .rank = 2, .shape = { n, WIDTH }, .data = x, .bytes = sizeof *x * (size_t)n };
+    const sw_array ys = { .dtype = SW_I64, .rank = 1, .shape = { n }, .data = y, .bytes = sizeof *y * (size_t)n };
+    sw_dataset *d = NULL;
+    ok(sw_dataset_from_memory(&xs, &ys, NULL, &d));
+    return d;
+}
+
+/* What was told of compiling, and how much was built when the first step was over. */
+typedef struct told {
+    sw__gpu *gpu;
+    int begun, done, kernels;
+    bool kept;
+    double seconds;
+    uint64_t built_at_first, steps;
+} told;
+
+static void on_build(void *context, const sw_build_event *e)
+{
+    told *const t = context;
+    assert_true(e->device != NULL && *e->device != '\0' && e->kernels > 0 && !e->failed);
+    *(e->done ? &t->done : &t->begun) += 1;
+    t->kernels += e->done ? e->kernels : 0;
+    t->kept = e->kept;
+    t->seconds = e->seconds;
+}
+
+static sw_status on_event(void *context, const sw_event *e)
+{
+    told *const t = context;
+    if (e->kind == SW_EVENT_STEP && t->steps++ == 0) t->built_at_first = t->gpu->compiled + t->gpu->cached;
+    return SW_OK;
+}
+
+/* An epoch whose last batch is smaller, and evaluation in two sizes: nothing is compiled after the first step, and all of
+ * it together; who asked is told. From the cache nobody is told anything. */
+static void test_fit_builds_once(void **state)
+{
+    (void)state;
+    use_cache("fit");
+    sw_dataset *const train = samples(SAMPLES), *const valid = samples(SAMPLES - 3);
+    for (int round = 0; round < 2; round++) {
+        sw_device *const d = open_device(NULL);
+        told t = { .gpu = gpu_of(d) };
+        sw_trainer *trainer = NULL;
+        ok(sw_trainer_new(d, &(sw_trainer_options){ .model_name = "mlp:9", .batch = 16 }, &trainer));
+        sw_on_build(on_build, &t);
+        ok(sw_trainer_prepare(trainer, train));
+        assert_int_equal(t.gpu->compiled + t.gpu->cached, 0);
+        ok(sw_trainer_fit(trainer, train, &(sw_fit_options){ .epochs = 2, .valid = valid, .event = on_event, .context = &t },
+                          NULL));
+        sw_on_build(NULL, NULL);
+        assert_int_equal(t.steps, 8);
+        assert_int_equal(t.built_at_first, 1);
+        assert_int_equal(t.gpu->compiled + t.gpu->cached, 1);
+        assert_int_equal(t.gpu->compiled, round == 0 ? 1 : 0);
+        assert_true(t.begun == t.done && t.done == (int)t.gpu->compiled);
+        if (round == 0) assert_true(t.kept && t.kernels > 10 && t.seconds > 0);
+        sw_trainer_free(trainer);
+        sw_device_close(d);
+    }
+    sw_dataset_close(train);
+    sw_dataset_close(valid);
+}
+
 /* ---- folders of kernels ------------------------------------------------------------------------------------------------- */
 
 static void test_folder(void **state)
@@ -328,7 +404,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_together), cmocka_unit_test(test_cache),     cmocka_unit_test(test_folder),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_fit_builds_once),
         cmocka_unit_test(test_both_kinds),     cmocka_unit_test(test_bad_label), cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_names),
     };

@@ -18,7 +18,9 @@ typedef struct sw_device_options {
     const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
-    bool tf32;                 /* cuda: products and convolutions of f32 may round their inputs to TF32 (tensor cores) */
+    bool tf32;                 /* cuda: products and convolutions of f32 round their inputs to TF32 (10 bits of fraction)
+                                * for tensor cores, where a library has an engine for it; sums stay f32. Other devices, and
+                                * GPUs before compute capability 8.0, refuse: SW_ERR_UNSUPPORTED */
 } sw_device_options;
 
 typedef struct sw_device_properties {
@@ -97,13 +99,28 @@ typedef struct sw_compile_options {
     bool profile;      /* time every step (adds two clock reads each) */
     bool no_simplify;  /* the graph as it was recorded: for tests of the passes */
     bool no_fuse;      /* one kernel per op: for tests of the fuser */
-    bool build_later;  /* kernels are built by the first run, in one go with those of other programs so compiled: faster
-                        * where several programs are made, but what a compiler refuses is told by sw_program_run */
+    bool build_later;  /* kernels are built by sw_program_build or the first run, in one go with those of other programs so
+                        * compiled: faster where several are made, but what a compiler refuses is told only then */
 } sw_compile_options;
 
 /* Compiles the graph's outputs and assigns for the device. The graph may be freed afterwards. o may be NULL. */
 SW_API sw_status sw_compile(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_program **out);
 SW_API void sw_program_free(sw_program *p);
+/* After .build_later: builds the kernels of this program and of all others of its device that wait. What a compiler refuses
+ * in another program is that one's failure, not this one's. */
+SW_API sw_status sw_program_build(sw_program *p);
+
+/* A GPU's first compile of a program can take seconds. on_build is told before a compiler is asked for kernels that no cache
+ * has, and again with .done, in the thread that compiles. One for the process; set it before devices are opened. */
+typedef struct sw_build_event {
+    const char *device;  /* its name */
+    int kernels;
+    bool done, failed;
+    bool kept;           /* done: the cache has them now */
+    double seconds;      /* done: that it took */
+} sw_build_event;
+typedef void (*sw_build_fn)(void *context, const sw_build_event *e);
+SW_API void sw_on_build(sw_build_fn on_build, void *context); /* NULL: nobody */
 
 /* Known before anything is allocated for the run, and exact: the program allocates these bytes and no others. */
 typedef struct sw_plan {

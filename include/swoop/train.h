@@ -37,7 +37,8 @@ typedef struct sw_trainer_options {
 SW_API sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out);
 SW_API void sw_trainer_free(sw_trainer *t);
 
-/* Compiles for the data set's shapes now (fit and evaluate do it by themselves), so that parameters exist. */
+/* Compiles for the data set's shapes now (fit and evaluate do it by themselves), so that parameters exist. A GPU's kernels
+ * are built when they are first needed: by fit before the first step, for all that it will run. */
 SW_API sw_status sw_trainer_prepare(sw_trainer *t, const sw_dataset *d);
 SW_API sw_params *sw_trainer_params(sw_trainer *t);     /* NULL before prepare */
 SW_API const sw_plan *sw_trainer_plan(sw_trainer *t);   /* of the training program; NULL before prepare */

@@ -23,6 +23,7 @@ typedef struct sw__source_launch {
 
 typedef struct sw__backend {
     const char *name; /* "cpu" */
+    bool tf32;        /* open heeds sw_device_options.tf32; others are not asked for it */
     /* device */
     int (*count)(void);
     const char *(*absent)(void); /* why there is no device and what to install, or NULL; the function may be NULL too */
@@ -75,6 +76,9 @@ typedef struct sw__backend {
     void (*source_free)(void *dev, void *built);
     sw_status (*source_launch)(void *dev, void *built, const sw__source_launch *l);
 } sw__backend;
+
+/* Tells the user's function of sw_on_build, if there is one. */
+void sw__tell_build(const sw_build_event *e);
 
 /* A GPU that is not there (gpu/gpu_planned.c): plans only. dev is for this table's functions. */
 extern const sw__backend sw__backend_planned;

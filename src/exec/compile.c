@@ -347,7 +347,7 @@ static sw_status make_runnable(compilation *c, const sw_graph *g)
         SW_TRY(sw_params_new(c->device, g, 0, &p->params));
         p->owns_params = true;
     }
-    if (!c->options->build_later) SW_TRY(sw__program_build(p));
+    if (!c->options->build_later) SW_TRY(sw_program_build(p));
     SW_TRY(allocate(c));
     SW_TRY(place_storages(c));
     SW_TRY(bind_launches(c));

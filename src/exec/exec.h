@@ -93,7 +93,4 @@ struct sw_program {
     double *trace;               /* profile: start and duration of each launch of the last SW__TRACE_RUNS runs */
 };
 
-/* Makes the program's kernels ready to run, with all others of the device that wait for it. */
-sw_status sw__program_build(sw_program *p);
-
 #endif

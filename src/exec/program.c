@@ -87,8 +87,9 @@ sw_status sw_program_output_info(const sw_program *p, int output, sw_var_info *o
     return SW_OK;
 }
 
-sw_status sw__program_build(sw_program *p)
+sw_status sw_program_build(sw_program *p)
 {
+    if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_build: the program is NULL");
     if (p->ready) return SW_OK;
     const sw__backend *b = p->device->backend;
     if (b->build) SW_TRY(b->build(p->device->dev));
@@ -166,7 +167,7 @@ static sw_status run_once(sw_program *p)
 sw_status sw_program_run(sw_program *p)
 {
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
-    SW_TRY(sw__program_build(p));
+    SW_TRY(sw_program_build(p));
     SW_TRY(run_once(p));
     p->runs++;
     if (p->runs % SW__RUNS_AHEAD != 0) return SW_OK; /* whoever reads a result waits for it */

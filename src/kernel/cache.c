@@ -294,7 +294,7 @@ static bool write_entry(const char *path, char *temporary, const header *h, cons
     return false;
 }
 
-static sw_status put_in(const char *folder, const char *key, size_t key_bytes, const void *bytes, size_t n)
+static sw_status put_in(const char *folder, const char *key, size_t key_bytes, const void *bytes, size_t n, bool *kept)
 {
     header h;
     char *path;
@@ -308,20 +308,24 @@ static sw_status put_in(const char *folder, const char *key, size_t key_bytes, c
     h.checksum = XXH3_64bits(bytes, n);
     char *const temporary = sw__asprintf("%s.XXXXXX", path);
     sw_status st = temporary != NULL ? SW_OK : sw__no_memory(strlen(path) + 8, "a file name");
-    if (st == SW_OK && write_entry(path, temporary, &h, bytes)) st = make_room(folder, strrchr(path, '/') + 1, limit);
+    *kept = st == SW_OK && write_entry(path, temporary, &h, bytes);
+    if (*kept) st = make_room(folder, strrchr(path, '/') + 1, limit);
     sw__free(temporary);
     sw__free(path);
     return st;
 }
 
-sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *bytes, size_t n)
+sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *bytes, size_t n, bool *kept)
 {
     char *folder;
+    bool unused;
+    if (kept == NULL) kept = &unused;
+    *kept = false;
     if (limit_bytes() == 0) return SW_OK;
     SW_TRY(cache_folder(&folder));
     if (folder == NULL) return SW_OK;
     sw_status st = SW_OK;
-    if (make_folder(folder)) st = put_in(folder, key_text, key_bytes, bytes, n);
+    if (make_folder(folder)) st = put_in(folder, key_text, key_bytes, bytes, n, kept);
     else log_off(folder, strerror(errno));
     sw__free(folder);
     return st;

@@ -375,7 +375,8 @@ static sw_status open_all(run *r)
     const char *const kernels = sw_config_text(c, SW_KEY_KERNELS);
     const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
                                                                                      : (int)sw_config_int(c, SW_KEY_THREADS),
-                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels};
+                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels,
+                                      .tf32 = strcmp(sw_config_text(c, SW_KEY_PRECISION), "tf32") == 0};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
     if (sw_config_is_auto(c, SW_KEY_DEVICE)) {
         const char *wish = getenv("SWOOP_DEVICE");
@@ -471,15 +472,6 @@ sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *
     return st;
 }
 
-/* Whole batches, and the last one of a data set if it is smaller. */
-static sw_status compile_sizes(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last)
-{
-    sw__batch_program *p = NULL;
-    const int64_t whole = SW_MIN(batch, count), rest = count % whole;
-    SW_TRY(sw__trainer_program(t, mode, whole, &p));
-    return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
-}
-
 sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb)
 {
     if (!c || !folder || !*folder) return sw__fail(SW_ERR_ARGUMENT, "sw_run_kernels: configuration or folder is missing");
@@ -491,15 +483,16 @@ sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callback
     if (st == SW_OK) {
         note_data(&r);
         note_training(&r);
-        st = compile_sizes(r.trainer, SW__TRAIN, sw_dataset_about(r.train)->count, sw_config_int(c, SW_KEY_BATCH_SIZE),
-                           sw_config_bool(c, SW_KEY_DROP_LAST));
+        st = sw__trainer_programs(r.trainer, SW__TRAIN, sw_dataset_about(r.train)->count,
+                                  sw_config_int(c, SW_KEY_BATCH_SIZE), sw_config_bool(c, SW_KEY_DROP_LAST));
     }
     const sw_dataset *const sets[] = {r.val, r.test};
     for (size_t i = 0; i < SW_COUNT(sets) && st == SW_OK; i++) {
         if (!sets[i]) continue;
         const int64_t count = sw_dataset_about(sets[i])->count;
-        st = compile_sizes(r.trainer, SW__EVAL, count, sw__eval_batch(r.trainer, count), false);
+        st = sw__trainer_programs(r.trainer, SW__EVAL, count, sw__eval_batch(r.trainer, count), false);
     }
+    if (st == SW_OK) st = sw__trainer_build(r.trainer); /* writes them */
     run_free(&r);
     return st;
 }

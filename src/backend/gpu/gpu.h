@@ -52,6 +52,7 @@ typedef struct sw__gpu {
     const sw__gpu_driver *driver;
     void *dev;                 /* the driver's */
     const char *backend;       /* "opencl", for messages */
+    const char *name;          /* the device's, for messages too */
     char key[256];             /* device and driver version: what a binary depends on */
     sw__target target;
     sw__traits traits;
@@ -65,7 +66,7 @@ typedef struct sw__gpu {
     uint64_t refused;          /* ops that the vendor's library did not take */
 } sw__gpu;
 
-/* target, key, driver, dev, backend are filled in by the caller. */
+/* target, key, driver, dev, backend, name are filled in by the caller. */
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
 void sw__gpu_set_traits(sw__gpu *g); /* done by init; by itself for a device that is only planned for */

@@ -165,15 +165,15 @@ static void add_kernel(const sw__gpu_kernel *k, sw__text *t)
 
 /* ---- compile errors -------------------------------------------------------------------------------------------------- */
 
-/* The lines around the first "file:line" of a compiler's log, numbered. */
+/* The lines around the first "file:line" or, from NVRTC, "file(line)" of a compiler's log, numbered. */
 static void quote(const char *log, const sw__gpu_kernel *k, sw__text *out)
 {
     char file[64] = "";
     long line = 0;
-    for (const char *p = log; (p = strchr(p, ':')) != NULL; p++) {
+    for (const char *p = log; (p = strpbrk(p, ":(")) != NULL; p++) {
         char *end;
         line = strtol(p + 1, &end, 10);
-        if (end == p + 1 || line <= 0) continue;
+        if (end == p + 1 || line <= 0 || (*p == '(' && *end != ')')) continue;
         const char *s = p;
         while (s > log && strchr(" \n\t\"<>/", s[-1]) == NULL) s--;
         snprintf(file, sizeof file, "%.*s", (int)SW_MIN(p - s, 63), s);
@@ -253,17 +253,16 @@ static void *from_cache(sw__gpu *g, const char *key, size_t n)
     return handle;
 }
 
-static void to_cache(sw__gpu *g, const char *key, size_t n, void *handle)
+static bool to_cache(sw__gpu *g, const char *key, size_t n, void *handle)
 {
     void *bytes = NULL;
     size_t size = 0;
-    if (g->driver->binary(g->dev, handle, &bytes, &size) != SW_OK) {
-        sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
-        return;
-    }
-    if (sw__kcache_put(key, n, bytes, size) != SW_OK)
-        sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
+    bool kept = false;
+    sw_status st = g->driver->binary(g->dev, handle, &bytes, &size);
+    if (st == SW_OK) st = sw__kcache_put(key, n, bytes, size, &kept);
+    if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
     sw__free(bytes);
+    return kept;
 }
 
 /* All entries, or none: kernels that were asked for stay asked for if one of them fails. */
@@ -288,7 +287,28 @@ static sw_status take_entries(sw__gpu *g, module *m, const sw__gpu_kernel *only)
     return st;
 }
 
-static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, module **out)
+/* Compiles, and keeps what came of it. Whoever asked to be told of this (it may take seconds) is told. */
+static sw_status compile(sw__gpu *g, const sw__text *key, const char *text, int kernels, void **handle)
+{
+    const double start = sw__now();
+    sw_build_event e = {.device = g->name, .kernels = kernels};
+    sw__tell_build(&e);
+    const sw_status st = g->driver->compile(g->dev, text, handle);
+    if (st == SW_OK) {
+        g->compiled++;
+        e.kept = to_cache(g, key->s, key->len, *handle);
+    }
+    e.done = true;
+    e.failed = st != SW_OK;
+    e.seconds = sw__now() - start;
+    sw__tell_build(&e);
+    if (st == SW_OK)
+        sw__log(SW_LOG_INFO, "%s: %d kernels (%zu bytes) compiled for %s in %.1f s%s", g->backend, kernels, strlen(text),
+                g->name, e.seconds, e.kept ? ", kept for the next time" : "");
+    return st;
+}
+
+static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, int kernels, module **out)
 {
     module *const m = sw__calloc(1, sizeof *m);
     if (m == NULL) return sw__no_memory(sizeof *m, "a program of kernels");
@@ -296,20 +316,12 @@ static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, 
     m->text = XXH3_64bits(text, strlen(text));
     const double start = sw__now();
     m->handle = from_cache(g, key->s, key->len);
-    const bool cached = m->handle != NULL;
-    const sw_status st = cached ? SW_OK : g->driver->compile(g->dev, text, &m->handle);
-    if (st != SW_OK) {
-        sw__free(m);
-        return st;
-    }
-    if (!cached) {
-        g->compiled++;
-        to_cache(g, key->s, key->len, m->handle);
-    }
-    sw__log(SW_LOG_INFO, "%s: a program of %zu bytes %s in %.0f ms", g->backend, strlen(text),
-            cached ? "loaded" : "compiled", (sw__now() - start) * 1e3);
-    *out = m;
-    return SW_OK;
+    if (m->handle != NULL)
+        sw__log(SW_LOG_INFO, "%s: %d kernels loaded in %.0f ms", g->backend, kernels, (sw__now() - start) * 1e3);
+    const sw_status st = m->handle != NULL ? SW_OK : compile(g, key, text, kernels, &m->handle);
+    if (st == SW_OK) *out = m;
+    else sw__free(m);
+    return st;
 }
 
 /* ---- from a folder (gpu_folder.c) ------------------------------------------------------------------------------------- */
@@ -358,23 +370,23 @@ static sw_status take_from_folder(sw__gpu *g, sw__gpu_kernel *k)
 static sw_status build_program(sw__gpu *g, const sw__gpu_kernel *only, bool *compiler)
 {
     sw__text key = {0};
-    bool any = false;
+    int n = 0;
     sw__text_put(&key, g->key, sizeof g->key);
     if (only == NULL || !only->plain) add_prelude(g, &key);
     for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
         if (!is_due(k, only)) continue;
-        any = true;
+        n++;
         if (!is_there(g, k)) add_kernel(k, &key);
     }
     module *m = NULL;
     sw_status st = key.failed ? sw__no_memory(key.len, "a program's text") : SW_OK;
-    if (st == SW_OK && any) {
-        st = make_module(g, &key, key.s + sizeof g->key, &m);
+    if (st == SW_OK && n > 0) {
+        st = make_module(g, &key, key.s + sizeof g->key, n, &m);
         *compiler = st != SW_OK;
     }
-    if (st == SW_OK && any) st = take_entries(g, m, only);
-    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
-    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_describe(g);
+    if (st == SW_OK && n > 0) st = take_entries(g, m, only);
+    if (st == SW_OK && n > 0 && g->write_to != NULL) st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
+    if (st == SW_OK && n > 0 && g->write_to != NULL) st = sw__gpu_folder_describe(g);
     sw__text_free(&key);
     drop_module(g, m);
     return st;

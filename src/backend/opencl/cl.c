@@ -82,6 +82,7 @@ static sw_status start(sw__cl *c, const sw_device_options *o)
     c->gpu.driver = &sw__cl_driver;
     c->gpu.dev = c;
     c->gpu.backend = "opencl";
+    c->gpu.name = c->entry->name;
     SW_TRY(sw__gpu_init(&c->gpu, o));
     /* two parameters a buffer, and room for a workspace and the errors */
     c->gpu.traits.max_buffers = (int)SW_MIN(c->entry->max_parameter / 16, (size_t)SW_K_MAX_BUFFERS + 3) - 3;
