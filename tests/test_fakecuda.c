@@ -1,6 +1,6 @@
-/* test_fakecuda.c: the double of a GPU finds what it is there to find: each check of tests/fakecuda has a program with the
- * fault planted, run in a process of its own, whose report and exit code are looked at; and a program without fault gives
- * the same bits in whatever order its streams run. Here: streams and order. Memory, kernels and calls:
+/* test_fakecuda.c: the double of a GPU finds what it is there to find: each check of tests/fakecuda has a program with
+ * the fault planted, run in a process of its own, whose report and exit code are looked at; and a program without fault
+ * gives the same bits in whatever order its streams run. Here: streams and order. Memory, kernels and calls:
  * test_fakecuda_calls.c; graphs, several GPUs, NVML and NVRTC: test_fakecuda_graph.c. */
 /* needs: FAKECUDA */
 #include "fakecuda_case.h"
@@ -120,6 +120,40 @@ static void test_legacy_and_queries(void **state)
     (void)state;
     expect_clean("", legacy);
     expect_clean("", query);
+}
+
+/* Two threads, each with a stream of its own. */
+static void *one_of_two(void *data)
+{
+    CUstream s = stream[*(int *)data];
+    OK(cu.cuCtxSetCurrent(context));
+    for (int k = 0; k < 50; k++) {
+        const CUdeviceptr p = zeros(s);
+        float *const host = pinned(BYTES);
+        for (int i = 0; i < k; i++) OK(add_one(p, N, s));
+        OK(cu.cuMemcpyDtoHAsync(host, p, BYTES, s));
+        OK(cu.cuStreamSynchronize(s));
+        CHECK(host[N - 1] == (float)k);
+        OK(cu.cuMemFreeHost(host));
+        OK(cu.cuMemFree(p));
+    }
+    return NULL;
+}
+
+static void two_threads(void)
+{
+    int which[2] = { 0, 1 };
+    pthread_t t[2];
+    set_up_fake();
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&t[i], NULL, one_of_two, &which[i]) == 0);
+    for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+    tear_down_fake();
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    expect_clean("", two_threads);
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
@@ -290,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_legacy_and_queries),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
