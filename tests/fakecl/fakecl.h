@@ -19,6 +19,8 @@ typedef struct fakecl {
     int lose_code;
     size_t units, max_group, local, memory, max_alloc; /* what the device says instead; 0: the truth */
     int no_fp64, gpu;       /* gpu: it says that it is one, with memory of its own */
+    size_t fast_items;      /* profiled launches took a millisecond, those of groups of so many work-items 1 us; 0: the truth */
+    long launch_us;         /* what enqueuing a kernel takes the host longer */
     /* to be read */
     long calls;             /* since the last reset */
     struct { const char *name; long calls; } name[FAKECL_NAMES];

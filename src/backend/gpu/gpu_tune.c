@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BUDGET 2.0        /* seconds of a process, beside what compiling by the rules takes anyway; a kernel that is being
-                             compiled is waited for */
 #define MOST_OPS 8        /* measured in a program */
 #define SHARE 0.95        /* … or as many as do this part of its arithmetic */
 #define LEAST_FLOPS 2e6   /* smaller ones are a matter of microseconds, whichever way */
@@ -132,10 +130,11 @@ static bool calls_library(const sw__gpu_plan *p)
     return false;
 }
 
+/* The budget is for what a trial costs beside compiling by the rules; a kernel that is being compiled is waited for. */
 static bool has_time(const trial *t, double more)
 {
     const sw__gpu_tuning *const k = t->g->tuning;
-    return k->all || k->seconds + sw__now() - t->start - t->anyway + more < BUDGET;
+    return k->all || k->seconds + sw__now() - t->start - t->anyway + more < k->budget;
 }
 
 /* Compiles, where that is still to be done and there is time; *built tells. */
