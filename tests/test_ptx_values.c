@@ -210,6 +210,9 @@ static s32 clamped(s64 v) { return (s32)(v > INT32_MAX ? INT32_MAX : v < INT32_M
     _("max.u32 $d, $a, $b;", "www", (u32)a > (u32)b ? (u32)a : (u32)b) \
     _("min.s64 $d, $a, $b;", "ddd", (s64)a < (s64)b ? a : b) \
     _("max.s16 $d, $a, $b;", "hhh", (u16)((s16)a > (s16)b ? a : b)) \
+    _("min.s16x2 $d, $a, $b;", "www", \
+      (u16)((s16)a < (s16)b ? a : b) | (u32)(u16)((s16)(a >> 16) < (s16)(b >> 16) ? a >> 16 : b >> 16) << 16) \
+    _("add.u16x2 $d, $a, $b;", "www", (u16)(a + b) | (u32)(u16)((a >> 16) + (b >> 16)) << 16) \
     _("neg.s32 $d, $a;", "ww", 0 - (u32)a) \
     _("abs.s32 $d, $a;", "ww", (s32)a < 0 ? 0 - (u32)a : (u32)a) \
     _("abs.s64 $d, $a;", "dd", (s64)a < 0 ? 0 - a : a) \
@@ -516,6 +519,12 @@ static void test_f16x2_bf16(void **state)
             const long double exact = p + (long double)half_value((u32)r[2] >> 16 * part & 0xFFFF);
             const u32 h = (u32)have[k] >> 16 * part & 0xFFFF;
             if ((long double)(double)exact == exact && h != nearest_half((double)exact)) fail_msg("fma.f16x2: %x", h);
+        }
+    instruction("set.lt.f16x2.f16x2 $d, $a, $b;", "www", rows, N, have);
+    for (u32 k = 0; k < N; k++)
+        for (int part = 0; part < 2; part++) {
+            const double x = half_value((u32)rows[3 * k] >> 16 * part & 0xFFFF), y = half_value((u32)rows[3 * k + 1] >> 16 * part & 0xFFFF);
+            assert_int_equal(have[k] >> 16 * part & 0xFFFF, x < y ? 0x3C00 : 0);
         }
     instruction("add.rn.bf16x2 $d, $a, $b;", "www", rows, N, have);
     for (u32 k = 0; k < N; k++) {

@@ -327,19 +327,22 @@ static void decode_setp(ptx_reader *r, const ptx_parts *p, int32_t to, int32_t s
     if (second != PTX_NONE) ptx_emit_op(r, join ? joined : "mov.pred", second, not_t, c, 0);
 }
 
-static void decode_set(ptx_reader *r, const ptx_parts *p)
+/* set.gt.u32.f32: ones, or 1 for .f32 */
+static bool decode_set(ptx_reader *r, const ptx_parts *p)
 {
     ptx_parts q = *p;
-    const char *const to = p->text[p->n - 2]; /* set.gt.u32.f32: ones, or 1 for .f32 */
+    if (!is(p->text[0], "set") || p->n < 4 || strstr(p->text[p->n - 1], "16x2") || strstr(p->text[p->n - 2], "16")) return false;
+    const char *const to = p->text[p->n - 2];
     memcpy(q.text[p->n - 2], p->text[p->n - 1], PART);
     snprintf(q.text[0], PART, "setp");
     q.n--;
     const int32_t t = ptx_scratch(r, 3, 1);
     decode_setp(r, &q, t, PTX_NONE, 1);
     if (!is(to, "u32") && !is(to, "s32") && !is(to, "f32")) ptx_error(r, "set that gives '%s'", to);
-    if (r->failed) return;
+    if (r->failed) return true;
     const int32_t yes = ptx_constant(r, is(to, "f32") ? 0x3F800000u : UINT32_MAX, 4);
     ptx_emit_op(r, "selp.b32", ptx_target(r, &r->args[0], 'w'), yes, ptx_constant(r, 0, 4), t);
+    return true;
 }
 
 static bool has(const ptx_parts *p, const char *part)
@@ -412,8 +415,7 @@ void ptx_decode(ptx_reader *r)
     if (is(op, "mov") && vector) decode_pack(r);
     else if (is(op, "setp") && p.n >= 3 && r->n_args > 0 && r->args[0].bytes == 1)
         decode_setp(r, &p, r->args[0].at, r->args[0].n > 0 ? r->args[0].v[0] : PTX_NONE, 1);
-    else if (is(op, "set") && p.n >= 4) decode_set(r, &p);
     else if (is(op, "bfi") && p.n == 2) decode_bfi(r, &p);
     else if (is(op, "lop3") && p.n == 2) decode_lop3(r);
-    else if (!decode_carry(r, &p) && !ptx_decode_memory(r, &p) && !ptx_decode_control(r, &p)) decode_plain(r, &p);
+    else if (!decode_set(r, &p) && !decode_carry(r, &p) && !ptx_decode_memory(r, &p) && !ptx_decode_control(r, &p)) decode_plain(r, &p);
 }

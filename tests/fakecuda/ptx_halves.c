@@ -51,7 +51,14 @@ MAKE(bf16)
     COMPARE(OP, T, gt) COMPARE(OP, T, ge) COMPARE(OP, T, equ) COMPARE(OP, T, neu) \
     COMPARE(OP, T, ltu) COMPARE(OP, T, leu) COMPARE(OP, T, gtu) COMPARE(OP, T, geu) \
     COMPARE(OP, T, num) COMPARE(OP, T, nan)
-#define COMPARE(OP, T, id) OP(T##_is_##id, "phh", "setp." #id "." #T, u8, u32, u32, T##_##id(x, y))
+#define BOTH(T, id, yes) ((T##_##id(x, y) ? yes : 0) | (T##_##id(x >> 16, y >> 16) ? yes << 16 : 0))
+#define ONE_f16 0x3C00u
+#define ONE_bf16 0x3F80u
+#define COMPARE(OP, T, id) \
+    OP(T##_is_##id, "phh", "setp." #id "." #T, u8, u32, u32, T##_##id(x, y)) \
+    OP(T##_set_##id, "hhh", "set." #id "." #T "." #T, u32, u32, u32, T##_##id(x, y) ? ONE_##T : 0) \
+    OP(T##_both_##id, "www", "set." #id "." #T "x2." #T "x2", u32, u32, u32, BOTH(T, id, ONE_##T)) \
+    OP(T##_mask_##id, "www", "set." #id ".u32." #T "x2", u32, u32, u32, BOTH(T, id, 0xFFFFu))
 #define TEST(T, id, expr) \
     static inline bool T##_##id(u32 x, u32 y) { const f32 p = T##_value((u16)x), q = T##_value((u16)y); return expr; }
 #define TESTS(T) \

@@ -100,6 +100,10 @@ static inline u32 logic(u32 a, u32 b, u32 c, u32 table)
      (u32)(BYTE(TA, x, 2) * BYTE(TB, y, 2)) + (u32)(BYTE(TA, x, 3) * BYTE(TB, y, 3)))
 #define DOT2(TA, TB, k) (z + (u32)(HALF(TA, x, 0) * BYTE(TB, y, k)) + (u32)(HALF(TA, x, 1) * BYTE(TB, y, k + 1)))
 
+/* the lesser or greater of each half */
+#define PAIR(T, op) \
+    ((u32)(u16)((T)x op(T) y ? x : y) | (u32)(u16)((T)(x >> 16) op(T)(y >> 16) ? x >> 16 : y >> 16) << 16)
+
 #define LIST1(OP) \
     OP(mov_p, "pp", "mov.pred", u8, u8, x) \
     OP(mov_h, "hh", "mov.b16 mov.u16 mov.s16", u32, u32, (u16)x) \
@@ -220,6 +224,11 @@ static inline u32 logic(u32 a, u32 b, u32 c, u32 table)
     OP(shr_sw, "www", "shr.s32", s32, s32, u32, sar32(x, y)) \
     OP(shr_ud, "ddw", "shr.u64 shr.b64", u64, u64, u32, shr64(x, y)) \
     OP(shr_sd, "ddw", "shr.s64", s64, s64, u32, sar64(x, y)) \
+    OP(add_v, "www", "add.u16x2 add.s16x2", u32, u32, u32, (u16)(x + y) | ((x >> 16) + (y >> 16)) << 16) \
+    OP(min_uv, "www", "min.u16x2", u32, u32, u32, PAIR(u16, <)) \
+    OP(max_uv, "www", "max.u16x2", u32, u32, u32, PAIR(u16, >)) \
+    OP(min_sv, "www", "min.s16x2", u32, u32, u32, PAIR(s16, <)) \
+    OP(max_sv, "www", "max.s16x2", u32, u32, u32, PAIR(s16, >)) \
     OP(place, "www", "$place", u32, u32, u32, (x & 0xFF) | (y & 0xFF) << 8) \
     OP(pack_h, "whh", "$pack.h", u32, u32, u32, (x & 0xFFFF) | y << 16) \
     OP(pack_w, "dww", "$pack.w", u64, u32, u32, x | (u64)y << 32)

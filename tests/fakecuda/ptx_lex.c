@@ -58,6 +58,10 @@ static const char *token_end(const char *s, int *kind)
         e += *e == '"';
     } else if (in_word(s)) {
         *kind = TOKEN_WORD;
+        if (*s == '.') { /* .reg.b32 are two */
+            while (in_word(e) && *e != '.') e++;
+            return e;
+        }
         for (; in_word(e) || (e[0] == ':' && e[1] == ':'); e++) e += *e == ':';
     } else {
         *kind = TOKEN_MARK;
