@@ -9,7 +9,12 @@ static inline f64 more_nan(f64 x, f64 y) { return x != x || y != y ? NAN : more(
 static inline f64 fused(f64 p, f64 q, f64 r) { return sum_odd(p * q, r); }
 
 /* a function per operation and type, of one value; pairs call it twice */
-#define MAKE1(T, id, expr) static inline u32 T##_##id(u32 x) { const f64 p = T##_value((u16)x); return to_##T(expr, false); }
+#define MAKE1(T, id, expr) \
+    static inline u32 T##_##id(u32 x) \
+    { \
+        const f64 p = T##_value((u16)x); \
+        return to_##T(expr, false); \
+    }
 #define MAKE2(T, id, expr) \
     static inline u32 T##_##id(u32 x, u32 y) \
     { \
@@ -42,8 +47,10 @@ MAKE(bf16)
       T##_##id(x, y, z) | T##_##id(x >> 16, y >> 16, z >> 16) << 16)
 #define ONES(OP, T) \
     ONE(OP, T, ex2, "ex2.approx") ONE(OP, T, tanh, "tanh.approx") \
-    OP(neg_##T, "hh", "neg." #T, u32, u32, (u16)(x ^ 0x8000u)) OP(neg_v_##T, "ww", "neg." #T "x2", u32, u32, x ^ 0x80008000u) \
-    OP(abs_##T, "hh", "abs." #T, u32, u32, x & 0x7FFFu) OP(abs_v_##T, "ww", "abs." #T "x2", u32, u32, x & 0x7FFF7FFFu)
+    OP(neg_##T, "hh", "neg." #T, u32, u32, (u16)(x ^ 0x8000u)) \
+    OP(neg_v_##T, "ww", "neg." #T "x2", u32, u32, x ^ 0x80008000u) \
+    OP(abs_##T, "hh", "abs." #T, u32, u32, x & 0x7FFFu) \
+    OP(abs_v_##T, "ww", "abs." #T "x2", u32, u32, x & 0x7FFF7FFFu)
 #define TWOS(OP, T) \
     TWO(OP, T, add, "add") TWO(OP, T, sub, "sub") TWO(OP, T, mul, "mul") TWO(OP, T, min, "min") TWO(OP, T, max, "max") \
     TWO(OP, T, minn, "min.NaN") TWO(OP, T, maxn, "max.NaN") \

@@ -1,4 +1,5 @@
-/* ptx_integer.c: operations on integers, bits and predicates, lane by lane: tables that ptx_decode.c searches by name. */
+/* ptx_integer.c: operations on integers, bits and predicates, lane by lane: tables that ptx_decode.c searches by
+ * name. */
 #include "ptx_lanes.h"
 
 static inline u32 shl32(u32 x, u32 n) { return n > 31 ? 0 : x << n; }
@@ -80,8 +81,14 @@ static inline u32 selector_4(u32 mode, u32 n) /* f4e b4e rc8 ecl ecr rc16 as sel
                                          { 0x0000, 0x1110, 0x2210, 0x3210 }, { 0x1010, 0x3232, 0x1010, 0x3232 } };
     return selectors[mode][n & 3];
 }
-static inline u32 funnel_left(u32 low, u32 high, u32 n) { return n == 0 ? high : n > 31 ? low : high << n | low >> (32 - n); }
-static inline u32 funnel_right(u32 low, u32 high, u32 n) { return n == 0 ? low : n > 31 ? high : low >> n | high << (32 - n); }
+static inline u32 funnel_left(u32 low, u32 high, u32 n)
+{
+    return n == 0 ? high : n > 31 ? low : high << n | low >> (32 - n);
+}
+static inline u32 funnel_right(u32 low, u32 high, u32 n)
+{
+    return n == 0 ? low : n > 31 ? high : low >> n | high << (32 - n);
+}
 
 /* any function of three bits, by its truth table */
 static inline u32 logic(u32 a, u32 b, u32 c, u32 table)

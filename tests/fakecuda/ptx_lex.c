@@ -51,7 +51,8 @@ static const char *token_end(const char *s, int *kind)
     const char *e = s + 1;
     if (isdigit((unsigned char)*s)) {
         *kind = TOKEN_NUMBER;
-        while (isalnum((unsigned char)*e) || *e == '.' || ((*e == '-' || *e == '+') && e[-1] == 'e' && s[1] != 'x')) e++;
+        while (isalnum((unsigned char)*e) || *e == '.' || ((*e == '-' || *e == '+') && e[-1] == 'e' && s[1] != 'x'))
+            e++;
     } else if (*s == '"') {
         *kind = TOKEN_STRING;
         e += strcspn(e, "\"\n");

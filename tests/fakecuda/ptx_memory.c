@@ -1,5 +1,5 @@
-/* ptx_memory.c: loads, stores and atomics of a group's lanes: to which memory, whether it is there and aligned, who wants to
- * know of it, then the values, in a row where the addresses are. */
+/* ptx_memory.c: loads, stores and atomics of a group's lanes: to which memory, whether it is there and aligned, who
+ * wants to know of it, then the values, in a row where the addresses are. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
@@ -45,7 +45,7 @@ static int misaligned(ptx_group *g, const ptx_inst *i, const access *a)
     return 0;
 }
 
-/* ---- which memory ----------------------------------------------------------------------------------------------------------- */
+/* ---- which memory ------------------------------------------------------------------------------------------------ */
 
 static int bounds(ptx_group *g, const ptx_inst *i, const access *a, uint64_t lo, uint64_t hi)
 {
@@ -145,7 +145,7 @@ static int prepare(ptx_group *g, const ptx_inst *i, access *a, bool *one)
     return status;
 }
 
-/* ---- transfers -------------------------------------------------------------------------------------------------------------- */
+/* ---- transfers --------------------------------------------------------------------------------------------------- */
 
 static int slot(const ptx_inst *i)
 {
@@ -168,7 +168,8 @@ static void store_element(ptx_group *g, const ptx_inst *i, const access *a, int 
 {
     const ptx_isa *const isa = g->run->isa;
     unsigned char *const host = a->host + (uintptr_t)e * i->bytes;
-    if (a->scan.step == i->bytes && a->lanes == ~(ptx_mask)0) isa->row_out(host + a->at[0], ptx_at(g, i->v[e]), i->bytes);
+    if (a->scan.step == i->bytes && a->lanes == ~(ptx_mask)0)
+        isa->row_out(host + a->at[0], ptx_at(g, i->v[e]), i->bytes);
     else isa->scatter(host, a->at, ptx_at(g, i->v[e]), i->bytes, a->lanes);
 }
 
@@ -215,7 +216,7 @@ static int transfer(ptx_group *g, const ptx_inst *i, access *a)
     return 0;
 }
 
-/* ---- addresses -------------------------------------------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 /* Lanes that take no part go where the first one goes, less `window`. */
 static void settle(ptx_group *g, const uint64_t *from, uint64_t *at, ptx_mask lanes, uint64_t window)

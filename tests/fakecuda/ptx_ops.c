@@ -1,5 +1,5 @@
-/* ptx_ops.c: what ptx_run.c and ptx_memory.c do on all lanes of a group: masks, blends, looks at addresses, copies; and the
- * tables of operations of its neighbours, together a ptx_isa. Compiled once for any CPU and once for AVX2. */
+/* ptx_ops.c: what ptx_run.c and ptx_memory.c do on all lanes of a group: masks, blends, looks at addresses, copies;
+ * and the tables of operations of its neighbours, together a ptx_isa. Compiled once for any CPU and once for AVX2. */
 #include "ptx_lanes.h"
 
 static void addresses(uint64_t *at, const void *operand, bool wide, uint64_t offset)
@@ -141,5 +141,12 @@ static void row_out(unsigned char *to, const void *s, int bytes)
 
 const ptx_isa PTX_NAME(ptx_isa) = { .tables = { PTX_NAME(ptx_integer), PTX_NAME(ptx_float), PTX_NAME(ptx_compare),
                                                 PTX_NAME(ptx_convert), PTX_NAME(ptx_half), NULL },
-                                    .addresses = addresses, .scan = scan, .blend = blend, .spread = spread, .bits = bits, .gather = gather,
-                                    .row = row, .scatter = scatter, .row_out = row_out };
+                                    .addresses = addresses,
+                                    .scan = scan,
+                                    .blend = blend,
+                                    .spread = spread,
+                                    .bits = bits,
+                                    .gather = gather,
+                                    .row = row,
+                                    .scatter = scatter,
+                                    .row_out = row_out };

@@ -1,13 +1,13 @@
-/* ptx_race.c: which thread wrote and read each piece of shared memory since the last barrier, and which block each piece of
- * global memory since the launch began. Two that do so with nothing between are a fault that a GPU does not tell. Two writes
- * of the same value are none; atomics and volatile accesses are not looked at. */
+/* ptx_race.c: which thread wrote and read each piece of shared memory since the last barrier, and which block each
+ * piece of global memory since the launch began. Two that do so with nothing between are a fault that a GPU does not
+ * tell. Two writes of the same value are none; atomics and volatile accesses are not looked at. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- within a block ------------------------------------------------------------------------------------------------------- */
+/* ---- within a block ---------------------------------------------------------------------------------------------- */
 
 /* A shadow word: the epoch (barriers so far), the warp's own time since, and the thread. */
 enum { TIME = 12, WHO = (1 << TIME) - 1, MANY_OF_WARP = 1024, MANY = WHO };
@@ -71,8 +71,8 @@ static void read_granule(ptx_group *g, const ptx_inst *i, int lane, uint64_t add
     *reader = readers(*reader, now);
 }
 
-static void write_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane, uint64_t *writer,
-                          uint64_t now)
+static void write_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane,
+                          uint64_t *writer, uint64_t now)
 {
     const unsigned char *const host = (unsigned char *)((uintptr_t)g->run->shared - PTX_SHARED_AT);
     if (unordered(*writer, now) && changes(g, i, at, lanes, lane, host))
@@ -89,7 +89,8 @@ int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mas
     for (ptx_mask m = lanes; m; m &= m - 1) {
         const int lane = ptx_first(m);
         const uint64_t now = stamp(g, lane);
-        if (!write && at[lane] == before && before == before_that && lane % WARP > 1) continue; /* two readers tell all */
+        if (!write && at[lane] == before && before == before_that && lane % WARP > 1)
+            continue; /* two readers tell all */
         before_that = before, before = at[lane];
         uint64_t *writer = &g->run->shared_shadow[(at[lane] - PTX_SHARED_AT) >> shift << 1];
         for (uint64_t k = 0; k < n; k++, writer += 2) {
@@ -107,9 +108,10 @@ int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mas
     return 0;
 }
 
-/* ---- between blocks --------------------------------------------------------------------------------------------------------- */
+/* ---- between blocks ---------------------------------------------------------------------------------------------- */
 
-/* Pages of global memory that were accessed, found by hash; of each granule the last writer's and reader's block plus 1. */
+/* Pages of global memory that were accessed, found by hash; of each granule the last writer's and reader's block
+ * plus 1. */
 enum { PAGE = 4096, ALL = -1 };
 typedef struct page { uint64_t number; uint32_t *who; } page;
 struct ptx_shadow {
@@ -161,7 +163,8 @@ static int report_global(ptx_group *g, const ptx_inst *i, int lane, uint64_t add
 {
     char other[40] = "several blocks";
     if (who != (uint32_t)ALL) snprintf(other, sizeof other, "block number %u", who - 1);
-    return ptx_fail(g, i, lane, 0, "a race between blocks at address 0x%llx: %s %s", (unsigned long long)address, what, other);
+    return ptx_fail(g, i, lane, 0, "a race between blocks at address 0x%llx: %s %s", (unsigned long long)address, what,
+                    other);
 }
 
 static void global_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane, uint32_t *who,
