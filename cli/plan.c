@@ -114,7 +114,8 @@ static void put_title(const sw_config *c, const column *columns, int n)
         printf("%s: %s parameters, ", sw_config_text(c, SW_KEY_MODEL), cli_count(a, p->parameters));
         for (int i = 0; i < p->sample_rank; i++) printf("%s%lld", i > 0 ? "x" : "", (long long)p->sample_shape[i]);
         if (p->classes > 0) printf(" to %lld classes", (long long)p->classes);
-        printf("; a step on %lld samples, f32, %s\n", (long long)p->batch, sw_config_text(c, SW_KEY_OPTIMIZER));
+        printf("; a step on %lld samples, %s, %s\n", (long long)p->batch, sw_config_text(c, SW_KEY_PRECISION),
+               sw_config_text(c, SW_KEY_OPTIMIZER));
     }
 }
 

@@ -540,6 +540,16 @@ static void test_kernels(void **state)
     has(err, "has no kernel");
 }
 
+/* Only NVIDIA's GPUs round to TF32: no other device takes the wish and leaves it unheard. */
+static void test_tf32(void **state)
+{
+    (void)state;
+    assert_int_equal(run("train " MLP "--precision tf32 --epochs 1"), 1);
+    has(err, "device cpu has no TF32");
+    assert_int_equal(run("train " MLP "--precision bf16 --epochs 1"), 2);
+    has(err, "not in this version");
+}
+
 static void test_eval(void **state)
 {
     (void)state;
@@ -891,7 +901,8 @@ int main(void)
         cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
-        cmocka_unit_test(test_kernels), cmocka_unit_test(test_eval),        cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32),        cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished),
         cmocka_unit_test(test_compiling),

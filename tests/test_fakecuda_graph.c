@@ -489,7 +489,7 @@ static void sum_rows(const char *barrier)
     char text[2048];
     CUdeviceptr to, from;
     float host[4 * 100], sums[4];
-    int n = 100, registers;
+    int n = 100, registers, stack;
     can_compile();
     set_up_fake();
     OK(cu.cuModuleUnload(module));
@@ -503,6 +503,8 @@ static void sum_rows(const char *barrier)
     OK(cu.cuMemcpyDtoHAsync(sums, to, sizeof sums, stream[0]));
     OK(cu.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel("rows")));
     CHECK(registers >= 8 && registers <= 40); /* ptxas's own figure, out of the CUBIN */
+    OK(cu.cuFuncGetAttribute(&stack, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, kernel("rows")));
+    CHECK(stack == 0);
     if (strcmp(barrier, "__syncthreads();") == 0)
         for (int i = 0; i < 4; i++) CHECK(sums[i] == 100.0f * (float)(i + 1));
     OK(cu.cuMemFree(from));

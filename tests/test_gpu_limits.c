@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 /* timeout: 300 */
+/* double: SWOOP_TEST_DEVICE=cuda:0 */
 /* needs: GPU */
 
 enum { MANY = 66000, OUTPUTS = 8 };

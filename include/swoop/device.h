@@ -18,7 +18,9 @@ typedef struct sw_device_options {
     const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
-    bool tf32;                 /* cuda: products and convolutions of f32 may round their inputs to TF32 (tensor cores) */
+    bool tf32;                 /* cuda: products and convolutions of f32 round their inputs to TF32 (10 bits of fraction)
+                                * for tensor cores, where a library has an engine for it; sums stay f32. Other devices, and
+                                * GPUs before compute capability 8.0, refuse: SW_ERR_UNSUPPORTED */
 } sw_device_options;
 
 typedef struct sw_device_properties {

@@ -23,6 +23,7 @@ typedef struct sw__source_launch {
 
 typedef struct sw__backend {
     const char *name; /* "cpu" */
+    bool tf32;        /* open heeds sw_device_options.tf32; others are not asked for it */
     /* device */
     int (*count)(void);
     const char *(*absent)(void); /* why there is no device and what to install, or NULL; the function may be NULL too */

@@ -375,7 +375,8 @@ static sw_status open_all(run *r)
     const char *const kernels = sw_config_text(c, SW_KEY_KERNELS);
     const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
                                                                                      : (int)sw_config_int(c, SW_KEY_THREADS),
-                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels};
+                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels,
+                                      .tf32 = strcmp(sw_config_text(c, SW_KEY_PRECISION), "tf32") == 0};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
     if (sw_config_is_auto(c, SW_KEY_DEVICE)) {
         const char *wish = getenv("SWOOP_DEVICE");

@@ -251,7 +251,8 @@ FK_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned 
 FK_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
     FK_ENTER(FK_RELEASE);
-    CUresult code = CUDA_SUCCESS;
+    CUresult code = guard.told; /* then it is left as it is */
+    if (code != CUDA_SUCCESS) return code;
     fk_context *const c = context != NULL ? fk_object_of(&guard, context, FK_CTX, &code) : NULL;
     if (code != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
     fk_current = c;
@@ -355,8 +356,18 @@ FK_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult code, const char **text)
     return name_of(code, text);
 }
 
+/* "CUDA_ERROR_OUT_OF_MEMORY" in words: "out of memory". */
 FK_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult code, const char **text)
 {
+    static char words[sizeof codes / sizeof *codes][48];
     FK_ENTER(FK_NO_INIT | FK_ANYWAY);
-    return name_of(code, text);
+    *text = NULL;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        if (codes[i].code != code) continue;
+        const char *const name = codes[i].name + (code != CUDA_SUCCESS ? strlen("CUDA_ERROR_") : strlen("CUDA_"));
+        for (size_t k = 0; name[k] != '\0' && k + 1 < sizeof *words; k++)
+            words[i][k] = (char)(name[k] == '_' ? ' ' : name[k] - 'A' + 'a');
+        *text = words[i];
+    }
+    return *text != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -15,7 +15,7 @@ static fk_object *buckets[BUCKETS], *objects;
 static uint64_t made[FK_KINDS];
 
 /* Objects of other libraries. */
-typedef struct other { struct other *next; const void *object; char kind[40]; int device; } other;
+typedef struct other { struct other *next; const void *object; char kind[40]; int device; bool told; } other;
 static other *others;
 
 static size_t bucket_of(const void *p)
@@ -128,10 +128,11 @@ static long tally_all(tally *t)
         t->n++;
         if (t->tell) fk_report("leak: %s %llu", fk_kind_name[o->kind], (unsigned long long)o->number);
     }
-    for (const other *o = others; o != NULL; o = o->next) {
-        if (t->device >= 0 && o->device != t->device) continue;
+    for (other *o = others; o != NULL; o = o->next) {
+        if ((t->device >= 0 && o->device != t->device) || (t->tell && o->told)) continue;
         if (t->kind != NULL && strcmp(t->kind, o->kind) != 0) continue;
         t->n++;
+        o->told |= t->tell; /* its context may end before the process does */
         if (t->tell) fk_report("leak: %s %p", o->kind, o->object);
     }
     fk_memory_each(tally_memory, t);

@@ -3,6 +3,7 @@
  * third of all problems are refused with NOT_SUPPORTED, always the same ones. FAKECUDA_CUBLASLT: another version. */
 #include "fake_lt.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -46,9 +47,18 @@ static cublasStatus_t drop(const char *kind, void *p)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* The real cuDNN behind the fake one finds this library too, for engines of its own: it is told what the real cuBLASLt says
+ * where there is no GPU, and plans as it does then. */
+static bool from_cudnn(const void *caller)
+{
+    Dl_info info;
+    return dladdr(caller, &info) != 0 && info.dli_fname != NULL && strstr(info.dli_fname, "libcudnn") != NULL;
+}
+
 FK_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
     void *context = NULL;
+    if (from_cudnn(__builtin_return_address(0))) return CUBLAS_STATUS_NOT_INITIALIZED;
     if (!fk_link() || fk.current(&context) != 0 || context == NULL) return CUBLAS_STATUS_NOT_INITIALIZED;
     const int code = fk.fail("cublasLtCreate");
     if (code != 0) return (cublasStatus_t)code;

@@ -51,7 +51,7 @@ static inline uint16_t fk_to_f16(float v)
     if (isnan(v)) return sign | 0x7E00;
     if (a >= 65520.0f) return sign | 0x7C00;
     frexpf(a, &e);
-    if (e < -13) return sign | (uint16_t)nearbyintf(ldexpf(a, 24)); /* one too many makes the next exponent: as it should */
+    if (e < -13 || a == 0) return sign | (uint16_t)nearbyintf(ldexpf(a, 24)); /* one too many makes the next exponent: as it should */
     const long m = (long)nearbyintf(ldexpf(a, 11 - e)); /* 1024 to 2048 */
     return (uint16_t)(sign | (uint16_t)(((e + 14) << 10) + (m - 1024)));
 }

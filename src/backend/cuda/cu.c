@@ -102,6 +102,9 @@ static sw_status start(sw__cu *c, const sw_device_options *o)
     const char *const check = getenv("SWOOP_CHECK");
     c->check = check != NULL && strcmp(check, "1") == 0;
     c->tf32 = o != NULL && o->tf32;
+    if (c->tf32 && c->sm < 80)
+        return sw__fail(SW_ERR_UNSUPPORTED, "cuda: %s has compute capability %d.%d and no TF32, which came with 8.0: leave "
+                        "tf32 out (precision f32)", c->entry->name, c->sm / 10, c->sm % 10);
     set_target(c);
     c->gpu.driver = &sw__cu_driver;
     c->gpu.dev = c;
@@ -306,6 +309,7 @@ const sw__backend sw__backend_cuda = {
     .count = cu_count,
     .absent = cu_absent,
     .open = cu_open,
+    .tf32 = true,
     .close = cu_close,
     .properties = cu_describe,
     .traits = cu_traits,

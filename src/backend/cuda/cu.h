@@ -206,12 +206,21 @@ void sw__cu_describe(const sw__cu_entry *e, sw_device_properties *p);
 
 /* ---- the open device ----------------------------------------------------------------------------------------------- */
 
-enum { SW_CU_SMALL_SLOTS = 16, SW_CU_LARGE_SLOTS = 2 };
+/* Pinned memory for little things, used part after part: see cu_upload.c. */
+enum { SW_CU_RING_PARTS = 4 };
+typedef struct sw__cu_ring {
+    char *host;
+    int part;                  /* the one that is being filled, */
+    size_t used;               /* so far */
+    bool busy[SW_CU_RING_PARTS];
+    sw__cu_event left[SW_CU_RING_PARTS]; /* where busy: all that went through the part is done */
+} sw__cu_ring;
 
-/* Pinned memory and what it is on the way to: see cu_upload.c. */
+/* Pinned memory for what is large, and staging memory on the device that it is on the way to. */
+enum { SW_CU_SLOTS = 2 };
 typedef struct sw__cu_slot {
     void *host;
-    sw__cu_address device;     /* 0: small, sent straight to where it belongs */
+    sw__cu_address device;     /* 0: there was no room, it is sent straight to where it belongs */
     size_t bytes;
     bool busy;                 /* `sent` tells when the pinned memory may be written again */
     sw__cu_event sent, taken;  /* the pinned memory has been read; the device memory has */
@@ -229,8 +238,9 @@ typedef struct sw__cu {
     bool check;                /* SWOOP_CHECK: wait after each launch; nothing is recorded */
     bool lost;                 /* an error after which the driver refuses all calls of this process */
     sw__cu_event timer[2];     /* made when first wanted */
-    sw__cu_slot small[SW_CU_SMALL_SLOTS], large[SW_CU_LARGE_SLOTS];
-    unsigned small_turn, large_turn;
+    sw__cu_ring ring;
+    sw__cu_slot slot[SW_CU_SLOTS];
+    unsigned turn;
     uint64_t direct;           /* uploads that found no staging memory on the device: for logs and tests */
     uint64_t replays;
     bool was_checked;          /* gpu.checked when recording began */
@@ -258,8 +268,10 @@ static inline sw__cu_address sw__cu_at(const void *buffer, size_t offset)
 /* cu_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call. */
 sw_status sw__cu_upload(sw__cu *c, sw__cu_address to, const void *src, size_t bytes);
 void sw__cu_upload_end(sw__cu *c);
-/* A piece of pinned memory for small things, free to be written: its events tell when it is free again. */
-sw_status sw__cu_small(sw__cu *c, sw__cu_slot **out);
+/* Pinned memory for at most SW_CU_SMALL bytes on their way through the stream of the work, in either direction. What is
+ * launched with it comes before the next call. */
+#define SW_CU_SMALL ((size_t)64 << 10)
+sw_status sw__cu_small(sw__cu *c, size_t bytes, void **host);
 
 /* cu_record.c */
 sw_status sw__cu_record_begin(sw__cu *c);

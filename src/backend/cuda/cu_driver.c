@@ -99,10 +99,9 @@ static sw_status cu_finish(void *dev)
 static sw_status cu_download(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes)
 {
     sw__cu *const c = dev;
-    sw__cu_slot *slot = NULL;
+    void *to = dst;
     if (bytes == 0) return SW_OK;
-    SW_TRY(sw__cu_small(c, &slot));
-    void *const to = bytes <= slot->bytes ? slot->host : dst;
+    if (bytes <= SW_CU_SMALL) SW_TRY(sw__cu_small(c, bytes, &to));
     CALL(cuMemcpyDtoHAsync_v2, to, sw__cu_at(buffer, offset), bytes, c->stream);
     SW_TRY(cu_finish(dev));
     if (to != dst) memcpy(dst, to, bytes);

@@ -5,7 +5,7 @@
  * that one travels while the next is filled. Called by cu.c. */
 #include "backend/cuda/cu.h"
 
-#define SMALL ((size_t)64 << 10)
+#define PART ((size_t)256 << 10) /* of the ring */
 #define LARGE ((size_t)32 << 20) /* what is larger goes in pieces */
 
 #define CALL(F, ...) SW_CU_TRY(c, F, __VA_ARGS__)
@@ -16,21 +16,58 @@ static sw_status make_event(sw__cu *c, sw__cu_event *event)
     return SW_OK;
 }
 
-static sw_status make_pinned(sw__cu *c, sw__cu_slot *s, size_t bytes)
+static sw_status make_pinned(sw__cu *c, void **host, size_t bytes)
 {
-    void *host = NULL;
-    const sw__cu_result code = c->api->cuMemAllocHost_v2(&host, bytes);
-    if (code != SW_CU_OK) return sw__prefix(sw__cu_fail(c, code, "cuMemAllocHost"), "%zu bytes of pinned memory", bytes);
-    s->host = host;
-    s->bytes = bytes;
+    const sw__cu_result code = c->api->cuMemAllocHost_v2(host, bytes);
+    if (code == SW_CU_OK) return SW_OK;
+    *host = NULL;
+    return sw__prefix(sw__cu_fail(c, code, "cuMemAllocHost"), "%zu bytes of pinned memory", bytes);
+}
+
+/* ---- little: a ring of pinned memory, whose parts are waited for when their turn comes again ---------------------- */
+
+static sw_status leave_part(sw__cu *c, sw__cu_ring *r)
+{
+    SW_TRY(make_event(c, &r->left[r->part]));
+    CALL(cuEventRecord, r->left[r->part], c->stream);
+    r->busy[r->part] = true;
+    r->part = (r->part + 1) % SW_CU_RING_PARTS;
+    r->used = 0;
     return SW_OK;
 }
+
+sw_status sw__cu_small(sw__cu *c, size_t bytes, void **host)
+{
+    sw__cu_ring *const r = &c->ring;
+    const size_t room = (bytes + 63) & ~(size_t)63;
+    if (r->host == NULL) {
+        void *memory = NULL;
+        SW_TRY(make_pinned(c, &memory, PART * SW_CU_RING_PARTS));
+        r->host = memory;
+    }
+    if (r->used + room > PART) SW_TRY(leave_part(c, r));
+    if (r->busy[r->part]) CALL(cuEventSynchronize, r->left[r->part]);
+    r->busy[r->part] = false;
+    *host = r->host + (size_t)r->part * PART + r->used;
+    r->used += room;
+    return SW_OK;
+}
+
+static sw_status send_small(sw__cu *c, sw__cu_address to, const void *src, size_t bytes)
+{
+    void *host = NULL;
+    SW_TRY(sw__cu_small(c, bytes, &host));
+    memcpy(host, src, bytes);
+    CALL(cuMemcpyHtoDAsync_v2, to, host, bytes, c->stream);
+    return SW_OK;
+}
+
+/* ---- much: two slots take turns ----------------------------------------------------------------------------------- */
 
 /* Until what was sent from it last has been read. */
 static sw_status wait_for(sw__cu *c, sw__cu_slot *s)
 {
-    if (!s->busy) return SW_OK;
-    CALL(cuEventSynchronize, s->sent);
+    if (s->busy) CALL(cuEventSynchronize, s->sent);
     s->busy = false;
     return SW_OK;
 }
@@ -45,51 +82,17 @@ static void drop_memory(const sw__cu *c, sw__cu_slot *s)
     s->bytes = 0;
 }
 
-static void drop(const sw__cu *c, sw__cu_slot *s)
-{
-    drop_memory(c, s);
-    if (s->sent != NULL) (void)c->api->cuEventDestroy_v2(s->sent);
-    if (s->taken != NULL) (void)c->api->cuEventDestroy_v2(s->taken);
-    *s = (sw__cu_slot){0};
-}
-
-/* ---- little -------------------------------------------------------------------------------------------------------- */
-
-sw_status sw__cu_small(sw__cu *c, sw__cu_slot **out)
-{
-    sw__cu_slot *const s = &c->small[c->small_turn++ % SW_COUNT(c->small)];
-    SW_TRY(wait_for(c, s));
-    SW_TRY(make_event(c, &s->sent));
-    if (s->host == NULL) SW_TRY(make_pinned(c, s, SMALL));
-    *out = s;
-    return SW_OK;
-}
-
-static sw_status send_small(sw__cu *c, sw__cu_address to, const void *src, size_t bytes)
-{
-    sw__cu_slot *s = NULL;
-    SW_TRY(sw__cu_small(c, &s));
-    memcpy(s->host, src, bytes);
-    CALL(cuMemcpyHtoDAsync_v2, to, s->host, bytes, c->stream);
-    const sw__cu_result code = c->api->cuEventRecord(s->sent, c->stream);
-    s->busy = code == SW_CU_OK;
-    if (s->busy) return SW_OK;
-    (void)c->api->cuStreamSynchronize(c->stream); /* no event will tell when the memory is free */
-    return sw__cu_fail(c, code, "cuEventRecord");
-}
-
-/* ---- much ---------------------------------------------------------------------------------------------------------- */
-
 /* Pinned memory and, where the device has room, staging memory of the same size. */
 static sw_status make_large(sw__cu *c, sw__cu_slot *s, size_t bytes)
 {
-    size_t room = SMALL;
+    size_t room = SW_CU_SMALL;
     while (room < bytes) room *= 2;
     if (s->taken != NULL) CALL(cuStreamSynchronize, c->stream); /* its memory may still be read */
     drop_memory(c, s);
     SW_TRY(make_event(c, &s->sent));
     SW_TRY(make_event(c, &s->taken));
-    SW_TRY(make_pinned(c, s, room));
+    SW_TRY(make_pinned(c, &s->host, room));
+    s->bytes = room;
     const sw__cu_result code = c->api->cuMemAlloc_v2(&s->device, room);
     if (code == SW_CU_OK) return SW_OK;
     s->device = 0;
@@ -122,7 +125,7 @@ static sw_status send_beside(sw__cu *c, sw__cu_slot *s, sw__cu_address to, size_
 /* After a failure in the middle nobody knows which event stands for what: all is waited for. */
 static sw_status send_large(sw__cu *c, sw__cu_address to, const void *src, size_t bytes)
 {
-    sw__cu_slot *const s = &c->large[c->large_turn++ % SW_COUNT(c->large)];
+    sw__cu_slot *const s = &c->slot[c->turn++ % SW_CU_SLOTS];
     SW_TRY(wait_for(c, s));
     if (s->bytes < bytes) SW_TRY(make_large(c, s, bytes));
     memcpy(s->host, src, bytes);
@@ -137,7 +140,7 @@ static sw_status send_large(sw__cu *c, sw__cu_address to, const void *src, size_
 sw_status sw__cu_upload(sw__cu *c, sw__cu_address to, const void *src, size_t bytes)
 {
     if (bytes == 0) return SW_OK;
-    if (bytes <= SMALL) return send_small(c, to, src, bytes);
+    if (bytes <= SW_CU_SMALL) return send_small(c, to, src, bytes);
     for (size_t at = 0; at < bytes; at += LARGE)
         SW_TRY(send_large(c, to + at, (const char *)src + at, SW_MIN(bytes - at, LARGE)));
     return SW_OK;
@@ -146,6 +149,15 @@ sw_status sw__cu_upload(sw__cu *c, sw__cu_address to, const void *src, size_t by
 /* Both streams are idle. */
 void sw__cu_upload_end(sw__cu *c)
 {
-    for (size_t i = 0; i < SW_COUNT(c->small); i++) drop(c, &c->small[i]);
-    for (size_t i = 0; i < SW_COUNT(c->large); i++) drop(c, &c->large[i]);
+    if (c->ring.host != NULL) (void)c->api->cuMemFreeHost(c->ring.host);
+    for (int i = 0; i < SW_CU_RING_PARTS; i++)
+        if (c->ring.left[i] != NULL) (void)c->api->cuEventDestroy_v2(c->ring.left[i]);
+    c->ring = (sw__cu_ring){0};
+    for (int i = 0; i < SW_CU_SLOTS; i++) {
+        sw__cu_slot *const s = &c->slot[i];
+        drop_memory(c, s);
+        if (s->sent != NULL) (void)c->api->cuEventDestroy_v2(s->sent);
+        if (s->taken != NULL) (void)c->api->cuEventDestroy_v2(s->taken);
+        *s = (sw__cu_slot){0};
+    }
 }

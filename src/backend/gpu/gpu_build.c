@@ -165,15 +165,15 @@ static void add_kernel(const sw__gpu_kernel *k, sw__text *t)
 
 /* ---- compile errors -------------------------------------------------------------------------------------------------- */
 
-/* The lines around the first "file:line" of a compiler's log, numbered. */
+/* The lines around the first "file:line" or, from NVRTC, "file(line)" of a compiler's log, numbered. */
 static void quote(const char *log, const sw__gpu_kernel *k, sw__text *out)
 {
     char file[64] = "";
     long line = 0;
-    for (const char *p = log; (p = strchr(p, ':')) != NULL; p++) {
+    for (const char *p = log; (p = strpbrk(p, ":(")) != NULL; p++) {
         char *end;
         line = strtol(p + 1, &end, 10);
-        if (end == p + 1 || line <= 0) continue;
+        if (end == p + 1 || line <= 0 || (*p == '(' && *end != ')')) continue;
         const char *s = p;
         while (s > log && strchr(" \n\t\"<>/", s[-1]) == NULL) s--;
         snprintf(file, sizeof file, "%.*s", (int)SW_MIN(p - s, 63), s);
