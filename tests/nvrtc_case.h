@@ -42,21 +42,20 @@ static bool nvrtc_load(void)
            nvrtc_find(library, "nvrtcDestroyProgram", &nvrtc.nvrtcDestroyProgram);
 }
 
-/* PTX for "compute_90" (free), or NULL and the compiler's words. */
+/* PTX for "compute_90" (free), or NULL; and the compiler's words. With "sm_90" they also have what ptxas makes of it. */
 static char *nvrtc_ptx(const char *text, const char *arch, char *log, size_t log_size)
 {
     void *program = NULL;
     size_t n = 0;
     char option[64], *ptx = NULL;
     snprintf(option, sizeof option, "--gpu-architecture=%s", arch);
-    const char *const options[] = { option, "--fmad=true" };
+    const char *const options[] = { option, "--ptxas-options=-v" };
     *log = '\0';
     if (nvrtc.nvrtcCreateProgram(&program, text, "kernels.cu", 0, NULL, NULL) != 0) return NULL;
     if (nvrtc.nvrtcCompileProgram(program, 2, options) == 0) {
         if (nvrtc.nvrtcGetPTXSize(program, &n) == 0 && (ptx = malloc(n)) != NULL) nvrtc.nvrtcGetPTX(program, ptx);
-    } else if (nvrtc.nvrtcGetProgramLogSize(program, &n) == 0 && n < log_size) {
-        nvrtc.nvrtcGetProgramLog(program, log);
     }
+    if (nvrtc.nvrtcGetProgramLogSize(program, &n) == 0 && n < log_size) nvrtc.nvrtcGetProgramLog(program, log);
     nvrtc.nvrtcDestroyProgram(&program);
     return ptx;
 }

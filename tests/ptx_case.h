@@ -125,9 +125,11 @@ static inline void use(const char *ptx)
     if (!module) fail_msg("%s", error);
 }
 
-/* Launches with parameters of 8 bytes each. Its code. */
-static int launch(const char *kernel, unsigned grid, unsigned block, int n, const uint64_t *params)
+/* values: threads of a block, then parameters. Its code. */
+static int launch(const char *kernel, unsigned grid, int n_values, const uint64_t *values)
 {
+    const uint64_t *const params = values + 1;
+    const int n = n_values - 1;
     const ptx_kernel *const k = ptx_find(module, kernel);
     assert_non_null(k);
     unsigned char bytes[512] = { 0 };
@@ -137,14 +139,16 @@ static int launch(const char *kernel, unsigned grid, unsigned block, int n, cons
         ptx_param(k, i, &at, &size);
         memcpy(bytes + at, &params[i], size);
     }
-    const ptx_launch l = { .grid = { grid, 1, 1 }, .block = { block, 1, 1 }, .params = bytes, .seed = seed,
+    const ptx_launch l = { .grid = { grid, 1, 1 }, .block = { (unsigned)values[0], 1, 1 }, .params = bytes, .seed = seed,
                            .check_races = true, .max_instructions = max_instructions };
     return ptx_run(k, &l, &mem, &fault);
 }
-#define LAUNCH(kernel, grid, block, ...) \
-    launch(kernel, grid, block, (int)(sizeof((uint64_t[]){ __VA_ARGS__ }) / 8), (const uint64_t[]){ __VA_ARGS__ })
+/* LAUNCH(kernel, blocks, threads, parameters …) */
+#define LAUNCH(kernel, grid, ...) \
+    launch(kernel, grid, (int)(sizeof((uint64_t[]){ __VA_ARGS__ }) / 8), (const uint64_t[]){ __VA_ARGS__ })
 #define RUN(...) \
     do { \
+        memory.n_reports = 0; \
         if (LAUNCH(__VA_ARGS__) != 0) fail_msg("%s", fault.text); \
         if (memory.n_reports > 0) fail_msg("%s", memory.first); \
     } while (0)

@@ -12,6 +12,7 @@ struct sw_device {
     void *dev;
     const sw__traits *traits;
     sw_device_properties info;
+    bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
 
 #define SW__VAR_KINDS 3

@@ -21,7 +21,7 @@ static uint64_t used[FK_DEVICES], n_made;
 
 static bool reserve(uint64_t bytes, uint64_t base)
 {
-    const int none = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    const int none = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (base != 0 ? MAP_FIXED_NOREPLACE : 0);
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that is easy to recognise
     space = mmap((void *)base, bytes, PROT_NONE, none, -1, 0);
     if (space == MAP_FAILED) return false;
@@ -37,9 +37,9 @@ static bool reserve(uint64_t bytes, uint64_t base)
 
 static bool has_space(void)
 {
-    static const uint64_t bases[] = { 0x700000000000, 0x500000000000, 0x300000000000 };
+    static const uint64_t bases[] = { 0x700000000000, 0x500000000000, 0x300000000000, 0 };
     for (int shift = 40; shift >= 32 && space_bytes == 0; shift -= 2)
-        for (int i = 0; i < 3 && space_bytes == 0; i++)
+        for (int i = 0; i < 4 && space_bytes == 0; i++)
             if (reserve(1ull << shift, bases[i])) space_bytes = 1ull << shift;
     return space_bytes != 0;
 }

@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED __has_feature(address_sanitizer)
+#else
+#define SANITIZED 0
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 
 static const char mark[8] = "FKCUBIN"; /* with its NUL */
@@ -24,11 +32,7 @@ static bool open_at(const char *folder, const char *sub)
     char path[1024];
     if (folder == NULL || real != NULL) return real != NULL;
     snprintf(path, sizeof path, "%s/%slibnvrtc.so.13", folder, sub);
-#ifdef __SANITIZE_ADDRESS__
-    const int deep = 0; /* the sanitizer refuses it */
-#else
-    const int deep = RTLD_DEEPBIND;
-#endif
+    const int deep = SANITIZED ? 0 : RTLD_DEEPBIND; /* address sanitizer refuses it */
     real = dlopen(path, RTLD_NOW | RTLD_LOCAL | deep);
     return real != NULL;
 }

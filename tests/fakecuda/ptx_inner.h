@@ -24,6 +24,7 @@ typedef struct ptx_scan { uint64_t low, high, bits; bool same; uint64_t step; /*
 /* What is compiled once for any CPU and once for AVX2. */
 typedef struct ptx_isa {
     const ptx_op *tables[6]; /* each ends with names == NULL; the list ends with NULL */
+    void (*addresses)(uint64_t *at, const void *operand, bool wide, uint64_t offset);
     void (*scan)(ptx_scan *s, const uint64_t *addresses, size_t bytes);
     void (*blend)(void *d, const void *s, const uint32_t *mask, int bytes);
     void (*spread)(uint32_t *mask32, ptx_mask mask);
@@ -269,11 +270,11 @@ ptx_exec ptx_branch, ptx_branch_indexed, ptx_exit, ptx_barrier, ptx_trap, ptx_cl
 ptx_exec ptx_shuffle, ptx_vote, ptx_match, ptx_reduce, ptx_active, ptx_warp_sync;
 int ptx_barriers_open(ptx_run_state *run, bool *any);
 
-/* An access of `size` bytes in a row at each lane's address, before it happens; addresses of shared memory count from 0, host:
- * where global memory's address 0 would be. */
+/* An access of `size` bytes in a row at each lane's address, before it happens; host: where global memory's
+ * address 0 would be; row: all lanes take part and lie side by side. */
 int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *addresses, ptx_mask lanes, size_t size, bool write);
 int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *addresses, ptx_mask lanes, size_t size, bool write,
-                    const unsigned char *host);
+                    const unsigned char *host, bool row);
 bool ptx_race_begin(ptx_run_state *run);
 void ptx_race_end(ptx_run_state *run);
 

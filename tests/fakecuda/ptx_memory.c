@@ -14,7 +14,7 @@ typedef struct access {
     int what, space;
     ptx_mask lanes;
     size_t size;          /* of a lane's, in a row */
-    uint64_t *at;         /* LANES addresses; lanes that take no part repeat one that does */
+    uint64_t *at;         /* LANES addresses; lanes that take no part repeat one that does. Only local's are changed */
     unsigned char *host;  /* where address 0 would be */
     ptx_scan scan;
 } access;
@@ -115,7 +115,8 @@ static int check_races(ptx_group *g, const ptx_inst *i, access *a)
 {
     if (!g->run->l->check_races || a->what == ATOMIC || i->flags) return 0;
     if (a->space == PTX_SHARED) return ptx_race_shared(g, i, a->at, a->lanes, a->size, a->what == STORE);
-    return ptx_race_global(g, i, a->at, a->lanes, a->size, a->what == STORE, a->host);
+    return ptx_race_global(g, i, a->at, a->lanes, a->size, a->what == STORE, a->host,
+                           a->scan.step == a->size && a->lanes == ~(ptx_mask)0);
 }
 
 /* Everything but the transfer. *one as above. */
@@ -216,17 +217,6 @@ static int transfer(ptx_group *g, const ptx_inst *i, access *a)
 
 /* ---- addresses -------------------------------------------------------------------------------------------------------------- */
 
-static void addresses(ptx_group *g, const ptx_inst *i, uint64_t *at)
-{
-    const uint64_t *const wide = ptx_at(g, i->a);
-    const uint32_t *const narrow = ptx_at(g, i->a);
-    const uint64_t offset = (uint64_t)i->offset;
-    if (i->wide)
-        for (int k = 0; k < LANES; k++) at[k] = wide[k] + offset;
-    else
-        for (int k = 0; k < LANES; k++) at[k] = (uint32_t)(narrow[k] + (uint32_t)offset);
-}
-
 /* Lanes that take no part go where the first one goes, less `window`. */
 static void settle(ptx_group *g, const uint64_t *from, uint64_t *at, ptx_mask lanes, uint64_t window)
 {
@@ -264,10 +254,14 @@ static int by_window(ptx_group *g, const ptx_inst *i, int what, const uint64_t *
 
 static int run(ptx_group *g, const ptx_inst *i, int what, ptx_mask lanes)
 {
-    _Alignas(64) uint64_t at[LANES];
-    addresses(g, i, at);
+    _Alignas(64) uint64_t own[LANES], *at = own;
+    if (i->wide && i->offset == 0 && i->space != PTX_LOCAL) at = ptx_at(g, i->a);
+    else g->run->isa->addresses(at, ptx_at(g, i->a), i->wide, (uint64_t)i->offset);
     if (i->space == PTX_GENERIC) return by_window(g, i, what, at, lanes);
-    if (lanes != ~(ptx_mask)0) settle(g, at, at, lanes, 0);
+    if (lanes != ~(ptx_mask)0) {
+        settle(g, at, own, lanes, 0);
+        at = own;
+    }
     access a = { .what = what, .space = i->space, .lanes = lanes, .size = (size_t)i->bytes * i->n, .at = at };
     return transfer(g, i, &a);
 }

@@ -295,9 +295,7 @@ static int run_blocks(ptx_run_state *run)
 
 static void *space(size_t bytes)
 {
-    void *const p = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    if (p) memset(p, 0xFF, (bytes + 64) / 64 * 64);
-    return p;
+    return aligned_alloc(64, (bytes + 64) / 64 * 64);
 }
 
 static bool open_run(ptx_run_state *run)
@@ -316,7 +314,7 @@ static bool open_run(ptx_run_state *run)
         g->run = run, g->number = i;
         g->base[0] = run->registers + (size_t)i * k->register_bytes, g->base[1] = k->constants;
     }
-    for (size_t i = 0; i < k->register_bytes * n; i++) run->registers[i] &= 1; /* predicates are 0 or 1 */
+    memset(run->registers, 0, n * k->register_bytes); /* predicates are 0 or 1 */
     return ptx_race_begin(run);
 }
 
