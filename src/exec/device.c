@@ -198,3 +198,22 @@ const sw_device_properties *sw_device_info(const sw_device *d)
 {
     return d ? &d->info : NULL;
 }
+
+sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out)
+{
+    if (!d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_device_tuned: device or out is NULL");
+    *out = (sw_tune_result){0};
+    sw_status st = d->backend->tuned ? d->backend->tuned(d->dev, out) : SW_OK;
+    if (st == SW_OK && !out->table) out->table = sw__strdup("");
+    if (st == SW_OK && !out->table) st = sw__no_memory(1, "a table");
+    if (st != SW_OK) sw_tune_result_free(out);
+    return st;
+}
+
+void sw_tune_result_free(sw_tune_result *r)
+{
+    if (!r) return;
+    sw__free(r->ops);
+    sw__free(r->table);
+    *r = (sw_tune_result){0};
+}

@@ -14,6 +14,7 @@ struct sw_device {
     void *dev;
     const sw__traits *traits;
     sw_device_properties info;
+    bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
 
 /* Whoever keeps a device counts as a user of it, and gives it back by sw_device_close. */
