@@ -255,6 +255,7 @@ static s32 clamped(s64 v) { return (s32)(v > INT32_MAX ? INT32_MAX : v < INT32_M
     _("sub.cc.u64 %rd25, $a, $b; subc.u64 $d, $c, 0;", "dddd", c - (a < b)) \
     _("add.cc.u32 %r20, $a, $b; addc.cc.u32 %r21, $a, $c; addc.u32 $d, 0, 0;", "wwww", \
       ((u64)(u32)a + (u32)c + ((u32)a + (u32)b < (u32)a)) >> 32) \
+    _("mad.lo.cc.u32 %r20, $a, $b, $c; madc.hi.u32 $d, $a, $b, 0;", "wwww", ((u64)(u32)a * (u32)b + (u32)c) >> 32) \
     _("mov.b32 {%h20, %h21}, $a; mov.b32 $d, {%h21, %h20};", "ww", (u32)a >> 16 | (u32)a << 16) \
     _("mov.b64 {%r20, %r21}, $a; mov.b64 $d, {%r21, %r20};", "dd", a >> 32 | a << 32) \
     _("mov.b64 {%h20, _, %h22, %h23}, $a; mov.b64 $d, {%h23, 7, %h22, %h20};", "dd", \

@@ -342,23 +342,44 @@ static void decode_set(ptx_reader *r, const ptx_parts *p)
     ptx_emit_op(r, "selp.b32", ptx_target(r, &r->args[0], 'w'), yes, ptx_constant(r, 0, 4), t);
 }
 
-/* add.cc, addc, addc.cc, sub.cc, subc, subc.cc: the carry is a predicate of ours */
-static void decode_carry(ptx_reader *r, const ptx_parts *p)
+static bool has(const ptx_parts *p, const char *part)
 {
-    const bool wide = strstr(p->text[p->n - 1], "64") != NULL, out = is(p->text[1], "cc");
-    const bool minus = p->text[0][0] == 's', in = p->text[0][3] == 'c';
+    for (int k = 1; k < p->n; k++)
+        if (is(p->text[k], part)) return true;
+    return false;
+}
+
+/* add.cc, addc, addc.cc, sub.cc, subc, subc.cc, mad.lo.cc, madc.hi, …: the carry is a predicate of ours */
+static bool decode_carry(ptx_reader *r, const ptx_parts *p)
+{
+    static const struct { const char *name; bool minus, product, in; } forms[] = {
+        { "add", false, false, false }, { "addc", false, false, true }, { "sub", true, false, false },
+        { "subc", true, false, true },  { "mad", false, true, false },  { "madc", false, true, true } };
+    const char *const form = p->text[p->n - 1];
+    const bool wide = strstr(form, "64") != NULL, out = has(p, "cc"), high = has(p, "hi");
     const char type = wide ? 'd' : 'w';
-    if (!ptx_want(r, 3, 3)) return;
+    size_t k = 0;
+    while (k < sizeof forms / sizeof *forms && (!is(p->text[0], forms[k].name) || (!forms[k].in && !out))) k++;
+    if (k == sizeof forms / sizeof *forms) return false;
+    if (p->n != 2 + out + forms[k].product || (forms[k].product && !high && !has(p, "lo"))) return false;
+    if (!ptx_want(r, 3 + forms[k].product, 3 + forms[k].product)) return true;
     if (r->carry == PTX_NONE) r->carry = ptx_register(r, 1);
-    const int32_t a = ptx_source(r, &r->args[1], type), b = ptx_source(r, &r->args[2], type);
-    const int32_t c = in ? r->carry : ptx_constant(r, 0, 1), t = ptx_scratch(r, 0, 8), next = ptx_scratch(r, 0, 1);
+    int32_t a = ptx_source(r, &r->args[1], type), b = ptx_source(r, &r->args[2], type);
     char name[16];
-    snprintf(name, sizeof name, "%s.%c", minus ? "$borrow" : "$carryc", type);
+    if (forms[k].product) {
+        const int32_t product = ptx_scratch(r, 1, 8);
+        snprintf(name, sizeof name, "mul.%s.%s", high ? "hi" : "lo", form);
+        ptx_emit_op(r, name, product, a, b, 0);
+        a = product, b = ptx_source(r, &r->args[3], type);
+    }
+    const int32_t c = forms[k].in ? r->carry : ptx_constant(r, 0, 1), t = ptx_scratch(r, 0, 8), next = ptx_scratch(r, 0, 1);
+    snprintf(name, sizeof name, "%s.%c", forms[k].minus ? "$borrow" : "$carryc", type);
     if (out) ptx_emit_op(r, name, next, a, b, c);
-    snprintf(name, sizeof name, "%s.%c", minus ? "$subc" : "$addc", type);
+    snprintf(name, sizeof name, "%s.%c", forms[k].minus ? "$subc" : "$addc", type);
     ptx_emit_op(r, name, t, a, b, c);
     ptx_emit_op(r, wide ? "mov.b64" : "mov.b32", ptx_target(r, &r->args[0], type), t, 0, 0);
     if (out) ptx_emit_op(r, "mov.pred", r->carry, next, 0, 0);
+    return true;
 }
 
 static void decode_bfi(ptx_reader *r, const ptx_parts *p)
@@ -392,9 +413,7 @@ void ptx_decode(ptx_reader *r)
     else if (is(op, "setp") && p.n >= 3 && r->n_args > 0 && r->args[0].bytes == 1)
         decode_setp(r, &p, r->args[0].at, r->args[0].n > 0 ? r->args[0].v[0] : PTX_NONE, 1);
     else if (is(op, "set") && p.n >= 4) decode_set(r, &p);
-    else if (is(op, "addc") || is(op, "subc") || ((is(op, "add") || is(op, "sub")) && p.n > 2 && is(p.text[1], "cc")))
-        decode_carry(r, &p);
     else if (is(op, "bfi") && p.n == 2) decode_bfi(r, &p);
     else if (is(op, "lop3") && p.n == 2) decode_lop3(r);
-    else if (!ptx_decode_memory(r, &p) && !ptx_decode_control(r, &p)) decode_plain(r, &p);
+    else if (!decode_carry(r, &p) && !ptx_decode_memory(r, &p) && !ptx_decode_control(r, &p)) decode_plain(r, &p);
 }

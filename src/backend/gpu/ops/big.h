@@ -53,6 +53,14 @@ typedef struct sw__product {
     SW_MATRICES_MEMBER;        /* at most two batch axes for the functions below */
 } sw__product;
 
+/* How many variants tile.c and rows.c have of any product or convolution; some may come to the same. */
+int sw__tile_variants(void);
+int sw__rows_variants(void);
+
+/* The product of a MATMUL or DOT, batch axes as in sw__matrices; and bias and relu in place, behind a library's call. */
+sw__product sw__product_of(const sw__gpu_plan *p);
+sw_status sw__product_finish(sw__gpu_plan *p, const sw__product *g);
+
 sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g);
 sw_status sw__rows_product(sw__gpu_plan *p, const sw__product *g);
 
