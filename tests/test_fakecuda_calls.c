@@ -309,7 +309,7 @@ static void forked(void)
     int n, status;
     OK(cu.cuInit(0));
     const pid_t pid = fork();
-    if (pid == 0) _exit(cu.cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED && cu.fk_reports() == 1 ? 0 : 3);
+    if (pid == 0) exit(cu.cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED && cu.fk_reports() == 1 ? 0 : 3);
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     _exit(0);
 }
