@@ -30,9 +30,12 @@ typedef struct ptx_isa {
     void (*blend)(void *d, const void *s, const uint32_t *mask, int bytes);
     void (*spread)(uint32_t *mask32, ptx_mask mask);
     ptx_mask (*bits)(const void *predicate);
-    void (*gather)(void *d, const unsigned char *base, const uint64_t *addresses, int bytes, bool is_signed);
+    /* host: where the address `origin` lies */
+    void (*gather)(void *d, const unsigned char *host, uint64_t origin, const uint64_t *addresses, int bytes,
+                   bool is_signed);
     void (*row)(void *d, const unsigned char *from, int bytes, bool is_signed); /* side by side */
-    void (*scatter)(unsigned char *base, const uint64_t *addresses, const void *s, int bytes, ptx_mask mask);
+    void (*scatter)(unsigned char *host, uint64_t origin, const uint64_t *addresses, const void *s, int bytes,
+                    ptx_mask mask);
     void (*row_out)(unsigned char *to, const void *s, int bytes);
 } ptx_isa;
 extern const ptx_isa ptx_isa_base;
@@ -271,12 +274,12 @@ ptx_exec ptx_branch, ptx_branch_indexed, ptx_exit, ptx_barrier, ptx_trap, ptx_cl
 ptx_exec ptx_shuffle, ptx_vote, ptx_match, ptx_reduce, ptx_active, ptx_warp_sync;
 int ptx_barriers_open(ptx_run_state *run, bool *any);
 
-/* An access of `size` bytes in a row at each lane's address, before it happens; host: where global memory's
- * address 0 would be; row: all lanes take part and lie side by side. */
+/* An access of `size` bytes in a row at each lane's address, before it happens; host: where the address `origin` lies;
+ * row: all lanes take part and lie side by side. */
 int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *addresses, ptx_mask lanes, size_t size,
                     bool write);
 int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *addresses, ptx_mask lanes, size_t size, bool write,
-                    const unsigned char *host, bool row);
+                    const unsigned char *host, uint64_t origin, bool row);
 bool ptx_race_begin(ptx_run_state *run);
 void ptx_race_end(ptx_run_state *run);
 

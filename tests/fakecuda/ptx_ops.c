@@ -78,11 +78,11 @@ static ptx_mask bits(const void *predicate)
         D *const to = d; \
         for (int i = 0; i < LANES; i++) { \
             T v; \
-            memcpy(&v, base + at[i], sizeof v); \
+            memcpy(&v, host + (at[i] - origin), sizeof v); \
             to[i] = (D)v; \
         } \
     }
-static void gather(void *d, const unsigned char *base, const uint64_t *at, int bytes, bool is_signed)
+static void gather(void *d, const unsigned char *host, uint64_t origin, const uint64_t *at, int bytes, bool is_signed)
 {
     if (bytes == 4) GATHER(uint32_t, uint32_t)
     else if (bytes == 8) GATHER(uint64_t, uint64_t)
@@ -115,9 +115,9 @@ static void row(void *d, const unsigned char *from, int bytes, bool is_signed)
     for (ptx_mask m = mask; m; m &= m - 1) { \
         const int i = __builtin_ctzll(m); \
         const T v = (T)((const S *)s)[i]; \
-        memcpy(base + at[i], &v, sizeof v); \
+        memcpy(host + (at[i] - origin), &v, sizeof v); \
     }
-static void scatter(unsigned char *base, const uint64_t *at, const void *s, int bytes, ptx_mask mask)
+static void scatter(unsigned char *host, uint64_t origin, const uint64_t *at, const void *s, int bytes, ptx_mask mask)
 {
     if (bytes == 4) SCATTER(uint32_t, uint32_t)
     else if (bytes == 8) SCATTER(uint64_t, uint64_t)

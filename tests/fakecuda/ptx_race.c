@@ -38,7 +38,7 @@ static uint64_t readers(uint64_t then, uint64_t now)
 
 /* Whether a store changes what lies there, or what another lane stores in the same instruction. */
 static bool changes(const ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane,
-                    const unsigned char *host)
+                    const unsigned char *host, uint64_t origin)
 {
     for (int e = 0; e < i->n; e++) {
         const char *const values = ptx_at(g, i->v[e]);
@@ -50,7 +50,7 @@ static bool changes(const ptx_group *g, const ptx_inst *i, const uint64_t *at, p
                 by_lane = true;
                 if (memcmp(values + (size_t)ptx_first(m) * step, mine, i->bytes) != 0) return true;
             }
-        if (!by_lane && memcmp(host + at[lane] + (size_t)e * i->bytes, mine, i->bytes) != 0) return true;
+        if (!by_lane && memcmp(host + (at[lane] - origin) + (size_t)e * i->bytes, mine, i->bytes) != 0) return true;
     }
     return false;
 }
@@ -74,8 +74,7 @@ static void read_granule(ptx_group *g, const ptx_inst *i, int lane, uint64_t add
 static void write_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane,
                           uint64_t *writer, uint64_t now)
 {
-    const unsigned char *const host = (unsigned char *)((uintptr_t)g->run->shared - PTX_SHARED_AT);
-    if (unordered(*writer, now) && changes(g, i, at, lanes, lane, host))
+    if (unordered(*writer, now) && changes(g, i, at, lanes, lane, g->run->shared, PTX_SHARED_AT))
         report_shared(g, i, lane, at[lane], *writer, "writes what was written by");
     if (unordered(writer[1], now)) report_shared(g, i, lane, at[lane], writer[1], "writes what was read by");
     *writer = now;
@@ -168,7 +167,7 @@ static int report_global(ptx_group *g, const ptx_inst *i, int lane, uint64_t add
 }
 
 static void global_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane, uint32_t *who,
-                           bool write, const unsigned char *host)
+                           bool write, const unsigned char *host, uint64_t origin)
 {
     const uint32_t me = (uint32_t)g->run->block_number + 1;
     const bool written = who[0] && who[0] != me, read = who[1] && who[1] != me;
@@ -177,7 +176,7 @@ static void global_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, 
         who[1] = read ? (uint32_t)ALL : me;
         return;
     }
-    if (written && changes(g, i, at, lanes, lane, host))
+    if (written && changes(g, i, at, lanes, lane, host, origin))
         report_global(g, i, lane, at[lane], who[0], "writes what was written by");
     if (read) report_global(g, i, lane, at[lane], who[1], "writes what was read by");
     who[0] = me;
@@ -194,7 +193,7 @@ static bool claim(uint32_t *who, size_t n, uint32_t me, bool write)
 }
 
 int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, size_t size, bool write,
-                    const unsigned char *host, bool row)
+                    const unsigned char *host, uint64_t origin, bool row)
 {
     ptx_run_state *const run = g->run;
     const int shift = __builtin_ctz((unsigned)run->k->granule_global);
@@ -217,7 +216,7 @@ int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mas
         uint32_t *who = base + (at[lane] % PAGE >> shift << 1);
         for (size_t k = 0; k < n; k++, who += 2) {
             if ((!who[0] || who[0] == me) && (!who[1] || who[1] == me)) who[!write] = me; /* nobody else so far */
-            else global_granule(g, i, at, lanes, lane, who, write, host);
+            else global_granule(g, i, at, lanes, lane, who, write, host, origin);
         }
     }
     return 0;
