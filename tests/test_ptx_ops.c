@@ -256,6 +256,7 @@ static int set_up(void **state)
                      .target = { .lang = SW_LANG_CUDA, .fp64 = true, .max_group = 1024, .max_local = { 1024, 1024, 64 },
                                  .local_bytes = 48 << 10, .units = 40, .width = 32 } };
     ptx_device = (sw_device){ .backend = &backend, .dev = &gpu, .traits = &gpu.traits };
+    atomic_init(&ptx_device.users, 1);
     snprintf(ptx_device.info.id, sizeof ptx_device.info.id, "ptx");
     batch = calloc(BATCH, sizeof *batch);
     if (!batch || sw_device_open("ref", NULL, &ref) != SW_OK || sw__gpu_init(&gpu, NULL) != SW_OK) return -1;
