@@ -80,6 +80,17 @@ static void put_table(const sw_device_properties *list, int n)
     for (int i = 0; i < n; i++) put_row(&rows[i], width);
 }
 
+/* What the driver tells of how it fares; nothing where it does not. */
+static void put_state(const sw_device_properties *d)
+{
+    if (d->bandwidth > 0) cli_json_number(stdout, "bandwidth", d->bandwidth);
+    if (d->clock > 0) cli_json_int(stdout, "clock_mhz", d->clock);
+    if (d->power > 0) cli_json_number(stdout, "power_watts", d->power);
+    if (d->power_limit > 0) cli_json_number(stdout, "power_limit_watts", d->power_limit);
+    if (d->temperature > 0) cli_json_int(stdout, "temperature_celsius", d->temperature);
+    if (d->busy > 0) cli_json_int(stdout, "busy_percent", d->busy);
+}
+
 static void put_json(const sw_device_properties *list, int n, const char *chosen)
 {
     cli_json_open(stdout, NULL, '{');
@@ -95,6 +106,7 @@ static void put_json(const sw_device_properties *list, int n, const char *chosen
         cli_json_text(stdout, "driver", d->driver);
         cli_json_int(stdout, "memory", (int64_t)d->memory_total);
         cli_json_int(stdout, "free", (int64_t)d->memory_free);
+        put_state(d);
         cli_json_text(stdout, "status", d->status);
         cli_json_bool(stdout, "usable", d->usable);
         cli_json_close(stdout, '}');
@@ -136,7 +148,8 @@ const cli_command cli_devices = {
     .about = "list devices, one line each",
     .usage = "[options]",
     .text = "Lists what this machine can compute on: the id for --device, memory, what it is capable of, and whether "
-            "it works.",
+            "it works. NVIDIA devices also tell clock, power and temperature. A device that you miss: swoop train --device "
+            "cuda:0 says what to install.",
     .examples = "swoop devices\n"
                 "swoop devices --json | jq -r '.devices[].id'\n"
                 "SWOOP_DEVICE=cpu swoop devices        # the default changes",

@@ -5,7 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices, &cli_kernels };
+static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices, &cli_plan,
+                                             &cli_kernels, &cli_tune };
 
 static const cli_command *find(const char *name)
 {
@@ -27,6 +28,7 @@ static int help(FILE *f, int code)
             "  swoop eval runs/train\n"
             "  swoop predict runs/train digits --top 3\n"
             "  swoop devices\n"
+            "  swoop plan --model resnet18 --shape 3x32x32 --num-classes 10\n"
             "\nswoop COMMAND --help says more about one; swoop --version prints the version.\n",
             bold, plain);
     return code;
@@ -79,5 +81,6 @@ int main(int argc, char **argv)
 {
     wait_briefly(argv);
     cli_start(argc, argv);
+    sw_on_build(cli_on_build, NULL);
     return cli_finish(run(argc, argv));
 }

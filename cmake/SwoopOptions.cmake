@@ -6,6 +6,7 @@ option(SWOOP_CHECKS "add the long checks (sanitizers, fuzzing, linters, packages
 option(SWOOP_WERROR "treat warnings as errors" OFF)
 option(SWOOP_FUZZ "build the libFuzzer targets tests/fuzz/fuzz_*.c (clang)" OFF)
 set(SWOOP_SANITIZE "" CACHE STRING "sanitizers for everything, e.g. \"address;undefined\" or \"thread\"")
+option(SWOOP_WITH_CUDA "NVIDIA devices (nothing when building, the driver and NVRTC at run time)" ON)
 option(SWOOP_WITH_OPENCL "OpenCL devices (headers when building, the ICD loader at run time)" ON)
 option(SWOOP_WITH_YAML "YAML run files (libcyaml)" ON)
 option(SWOOP_WITH_JSON "JSON: safetensors, checkpoints, run folders (jansson)" ON)
@@ -76,6 +77,13 @@ endfunction()
 swoop_use_optional(YAML libcyaml-dev libcyaml)
 swoop_use_optional(JSON libjansson-dev jansson)
 swoop_use_optional(ZLIB zlib1g-dev zlib)
+
+if(SWOOP_WITH_CUDA)
+  target_compile_definitions(swoop_flags INTERFACE SWOOP_HAVE_CUDA=1)
+endif()
+if(SWOOP_WITH_CUDA OR SWOOP_WITH_OPENCL)
+  set(SWOOP_WITH_GPU ON) # what the two share
+endif()
 
 # Of OpenCL only the headers are needed: the ICD loader is opened at run time (src/backend/opencl/cl_load.c).
 if(SWOOP_WITH_OPENCL)

@@ -540,6 +540,16 @@ static void test_kernels(void **state)
     has(err, "has no kernel");
 }
 
+/* Only NVIDIA's GPUs round to TF32: no other device takes the wish and leaves it unheard. */
+static void test_tf32(void **state)
+{
+    (void)state;
+    assert_int_equal(run("train " MLP "--precision tf32 --epochs 1"), 1);
+    has(err, "device cpu has no TF32");
+    assert_int_equal(run("train " MLP "--precision bf16 --epochs 1"), 2);
+    has(err, "not in this version");
+}
+
 static void test_eval(void **state)
 {
     (void)state;
@@ -783,6 +793,36 @@ static int longest(const char *text, bool only_redrawn)
     return most;
 }
 
+/* A GPU's first compile is announced: on a terminal in passing, elsewhere with -v; and no second time. */
+static void test_compiling(void **state)
+{
+    (void)state;
+    must("devices --json");
+    if (strstr(out, "opencl:0") == NULL) return;
+    const char *const old = getenv("SWOOP_CACHE_DIR");
+    char *const kept = old != NULL ? sw__strdup(old) : NULL;
+    const char *const train = "train --model mlp:7 --data digits --val-split 0.2 --device opencl:0 --steps 2";
+    char line[200];
+    assert_int_equal(setenv("SWOOP_CACHE_DIR", "cold", 1), 0);
+    snprintf(line, sizeof line, "%s -v", train);
+    must(line);
+    has(err, "compiled ");
+    has(err, " kernels for ");
+    has(err, " s (cached for the next time)\n");
+    must(line);
+    assert_null(strstr(err, "compil"));
+    assert_int_equal(setenv("SWOOP_CACHE_DIR", "colder", 1), 0);
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    assert_int_equal(on_terminal(train, 60), 0);
+    has(out, "\r\033[Kcompiling ");
+    char *const at = strstr(out, "compiling ");
+    at[strcspn(at, "\r\n")] = '\0';
+    assert_in_range(longest(at, false), 20, 60);
+    if (kept != NULL) assert_int_equal(setenv("SWOOP_CACHE_DIR", kept, 1), 0);
+    else assert_int_equal(unsetenv("SWOOP_CACHE_DIR"), 0);
+    sw__free(kept);
+}
+
 static void test_terminal(void **state)
 {
     (void)state;
@@ -861,9 +901,11 @@ int main(void)
         cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
-        cmocka_unit_test(test_kernels), cmocka_unit_test(test_eval),        cmocka_unit_test(test_predict),
+        cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32),        cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished),
+        cmocka_unit_test(test_compiling),
         cmocka_unit_test(test_closed_pipe),  cmocka_unit_test(test_closed_streams),
         cmocka_unit_test(test_data_beside),
     };

@@ -1,7 +1,9 @@
-/* test_golden.c: twenty training steps of three networks against PyTorch's float64 runs, on ref, on cpu and on opencl.
+/* test_golden.c: twenty training steps of three networks against PyTorch's float64 runs, on ref, on cpu and on opencl, or on
+ * SWOOP_TEST_DEVICE alone.
  * Whole chain: model, gradient, passes, kernels, optimiser. Bounds: ref 1e-9 relative on losses; cpu 1e-4 on losses and
- * on first gradients (of each tensor's norm), final values within 1e-4 of each tensor's largest value; opencl the same, and two runs give the same bits. */
+ * on first gradients (of each tensor's norm), final values within 1e-4 of each tensor's largest value; a GPU the same, and two runs give the same bits. */
 /* timeout: 300 */
+/* double: SWOOP_TEST_DEVICE=cuda:0 */
 #include "graph/graph.h"
 #include "swoop/swoop.h"
 #include <math.h>
@@ -195,7 +197,7 @@ static void replay(const golden_case *c)
 
 #define REF 1e-9, 1e-6, 1e-6, 1e-9, NULL /* gradients and final values are stored in f32 */
 #define CPU 1e-4, 1e-4, 1e-4, 1e-4, NULL
-#define OPENCL 1e-3, 1e-4, 1e-4, 1e-5, NULL
+#define GPU 1e-3, 1e-4, 1e-4, 1e-5, NULL
 #define MLP "mlp", "mlp:64", {.kind = SW_SGD, .lr = 0.05}
 #define LENET "lenet", "lenet", {.kind = SW_ADAM, .lr = 1e-3}
 #define RESNET "resnet8", "resnet8:8,16,32", {.kind = SW_SGD, .lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4}
@@ -216,23 +218,28 @@ static void test_cpu(void **state)
     replay(&(golden_case){RESNET, "cpu", CPU});
 }
 
-/* On the first OpenCL device, where there is one; and again: the same bits. */
-static void test_opencl(void **state)
+/* On the device that is named, or the first of OpenCL, where there is one; and again, with inputs on the way beside what
+ * runs: the same bits. */
+static void test_gpu(void **state)
 {
     (void)state;
+    const char *const wish = getenv("SWOOP_TEST_DEVICE"), *const id = wish ? wish : "opencl:0";
     sw_device *d = NULL;
-    if (sw_device_open("opencl:0", NULL, &d) != SW_OK) {
+    if (sw_device_open(id, NULL, &d) != SW_OK) {
+        if (wish) fail_msg("%s", sw_error());
         print_message("skipped: %s\n", sw_error());
         skip();
     }
     sw_device_close(d);
     double first[STEPS], again[STEPS];
-    golden_case cases[] = {{MLP, "opencl:0", OPENCL}, {LENET, "opencl:0", OPENCL}, {RESNET, "opencl:0", OPENCL}};
+    golden_case cases[] = {{MLP, id, GPU}, {LENET, id, GPU}, {RESNET, id, GPU}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cases[i].losses = first;
         replay(&cases[i]);
         cases[i].losses = again;
+        setenv("SWOOP_OPENCL_COPY_QUEUE", "1", 1);
         replay(&cases[i]);
+        unsetenv("SWOOP_OPENCL_COPY_QUEUE");
         assert_memory_equal(first, again, sizeof first);
     }
 }
@@ -294,7 +301,9 @@ static void test_command(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu), cmocka_unit_test(test_opencl),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ref), cmocka_unit_test(test_cpu), cmocka_unit_test(test_gpu),
                                        cmocka_unit_test(test_command)};
+    const struct CMUnitTest gpu[] = {cmocka_unit_test(test_gpu)};
+    if (getenv("SWOOP_TEST_DEVICE")) return cmocka_run_group_tests(gpu, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

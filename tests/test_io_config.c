@@ -75,6 +75,9 @@ static void files(void **state)
     assert_false(sw_config_bool(c, SW_KEY_SHUFFLE));
     assert_int_equal(sw_config_origin(c, SW_KEY_EPOCHS), SW_FROM_FILE);
     assert_int_equal(sw_config_origin(c, SW_KEY_SEED), SW_FROM_DEFAULT);
+    write_scratch("run.yaml", "precision: tf32\n", 16);
+    OK(sw_config_load(c, scratch_path("run.yaml")));
+    assert_string_equal(sw_config_text(c, SW_KEY_PRECISION), "tf32");
     write_scratch("run.yaml", "epochs: 7\n", 10);
     OK(sw_config_load(c, scratch_path("run.yaml")));
     assert_int_equal(sw_config_int(c, SW_KEY_EPOCHS), 7);

@@ -109,7 +109,7 @@ static int entries(char *first, size_t size)
 
 static void put(const char *key, const void *bytes, size_t n)
 {
-    if (sw__kcache_put(key, strlen(key), bytes, n) != SW_OK) fail_msg("put: %s", sw_error());
+    if (sw__kcache_put(key, strlen(key), bytes, n, NULL) != SW_OK) fail_msg("put: %s", sw_error());
 }
 
 /* What is there is what was put, or nothing; true: it is there. */
@@ -142,7 +142,7 @@ static void test_round_trip(void **state)
     put("empty", "", 0);
     assert_true(got("empty", "", 0));
     const char zeros[] = "a\0b";
-    assert_int_equal(sw__kcache_put(zeros, 3, program, 3), SW_OK);
+    assert_int_equal(sw__kcache_put(zeros, 3, program, 3, NULL), SW_OK);
     assert_false(got("a", program, 3));
     assert_int_equal(entries(NULL, 0), 3);
 }
@@ -260,7 +260,7 @@ static void test_processes(void **state)
         for (int k = 0; k < TURNS && good; k++) {
             void *have = NULL;
             size_t n = 0;
-            good = sw__kcache_put("key", 3, bytes, BYTES) == SW_OK && sw__kcache_get("key", 3, &have, &n) == SW_OK &&
+            good = sw__kcache_put("key", 3, bytes, BYTES, NULL) == SW_OK && sw__kcache_get("key", 3, &have, &n) == SW_OK &&
                    have != NULL && n == BYTES;
             for (size_t b = 1; good && b < n; b++) good = ((char *)have)[b] == ((char *)have)[0];
             sw__free(have);
@@ -369,7 +369,7 @@ static void test_read_only(void **state)
         if (geteuid() == 0 && (chmod(scratch, 0755) != 0 || setuid(65534) != 0)) _exit(2);
         void *have = NULL;
         size_t n = 0;
-        const bool good = sw__kcache_put("new", 3, program, 3) == SW_OK &&
+        const bool good = sw__kcache_put("new", 3, program, 3, NULL) == SW_OK &&
                           sw__kcache_get("new", 3, &have, &n) == SW_OK && have == NULL;
         _exit(good ? 0 : 1);
     }
@@ -395,7 +395,7 @@ static void test_disk_full(void **state)
     small.rlim_cur = 50000;
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    const sw_status st = sw__kcache_put("key", 3, bytes, sizeof bytes);
+    const sw_status st = sw__kcache_put("key", 3, bytes, sizeof bytes, NULL);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_int_equal(st, SW_OK);
     assert_true(got("key", bytes, 10)); /* the old entry is whole */
@@ -406,8 +406,8 @@ static sw_status scenario(void)
 {
     void *have = NULL;
     size_t n = 0;
-    SW_TRY(sw__kcache_put("one", 3, program, sizeof program));
-    SW_TRY(sw__kcache_put("two", 3, program, 5));
+    SW_TRY(sw__kcache_put("one", 3, program, sizeof program, NULL));
+    SW_TRY(sw__kcache_put("two", 3, program, 5, NULL));
     SW_TRY(sw__kcache_get("one", 3, &have, &n));
     const bool good = have == NULL || (n == sizeof program && memcmp(have, program, n) == 0);
     sw__free(have);

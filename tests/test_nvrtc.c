@@ -1,5 +1,8 @@
 /* test_nvrtc.c: every kernel that the GPU backends write, in the CUDA dialect, through NVRTC: the texts of all op cases of
- * test_ops.c compile for an old GPU and, with SWOOP_TEST_ALL=1, for a new one. No GPU is needed; skipped, and said so, where there is no NVRTC. */
+ * test_ops.c and of the reference networks compile for GPUs of two generations (SWOOP_TEST_ALL=1: of seven), and none needs
+ * more registers than there are: no spills. The
+ * PTX interpreter (fakecuda/ptx.h) knows every instruction. SWOOP_NVRTC_TABLE names a file for registers and occupancy of the networks'
+ * kernels, as in docs/benchmarks.md. No GPU is needed; skipped, and said so, where there is no NVRTC. */
 #include "ops_run.h"
 
 #include "ops_big.h"
@@ -8,59 +11,95 @@
 
 #include "backend/gpu/gpu.h"
 #include "exec/exec.h"
+#include "swoop/nn.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
-#include <dlfcn.h>
+
+#include "nvrtc_case.h"
+#include "ptx.h"
 
 /* timeout: 600 */
-/* needs: OPENCL */
+/* uses: fakeptx */
+/* needs: GPU */
 
-/* ---- NVRTC, as far as it is needed ------------------------------------------------------------------------------------- */
+/* ---- what is made of each text ------------------------------------------------------------------------------------------ */
 
-static struct {
-    int (*nvrtcCreateProgram)(void **program, const char *text, const char *name, int n, const char *const *headers,
-                              const char *const *names);
-    int (*nvrtcCompileProgram)(void *program, int n, const char *const *options);
-    int (*nvrtcGetProgramLogSize)(void *program, size_t *n);
-    int (*nvrtcGetProgramLog)(void *program, char *log);
-    int (*nvrtcDestroyProgram)(void **program);
-} nvrtc;
 static int n_compiled;
 
-static bool find(void *library, const char *name, void *pointer)
+/* Memory of a module's variables, which nobody looks at. */
+static uint64_t variable(void *user, size_t bytes, size_t align, const void *initial)
 {
-    void *const symbol = dlsym(library, name);
-    if (symbol) memcpy(pointer, &symbol, sizeof symbol);
-    return symbol != NULL;
+    (void)user, (void)bytes, (void)align, (void)initial;
+    return 4096;
 }
 
-static bool load(void)
+/* ---- what ptxas says of each kernel -------------------------------------------------------------------------------------- */
+
+/* Limits of a multiprocessor, from the table of compute capabilities in the CUDA programming guide. */
+static const struct { int sm, threads, blocks, shared; } archs[] = {
+    { 75, 1024, 16, 64 << 10 },   { 90, 2048, 32, 228 << 10 },  { 80, 2048, 32, 164 << 10 }, { 86, 1536, 16, 100 << 10 },
+    { 89, 1536, 24, 100 << 10 },  { 100, 2048, 32, 228 << 10 }, { 120, 1536, 24, 100 << 10 },
+};
+enum { ALWAYS = 2, REGISTERS = 65536, MAX_USES = 4096 };
+
+typedef struct usage { char entry[128]; int arch, registers, shared, spilled; } usage;
+static usage uses[MAX_USES];
+static int n_uses;
+static bool in_networks; /* only then are they kept for the table */
+
+static int number_before(const char *line, const char *words)
 {
-    static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
-                                         "/usr/local/cuda/lib64/libnvrtc.so" };
-    void *library = NULL;
-    for (size_t i = 0; i < SW_COUNT(names) && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-    return library && find(library, "nvrtcCreateProgram", &nvrtc.nvrtcCreateProgram) &&
-           find(library, "nvrtcCompileProgram", &nvrtc.nvrtcCompileProgram) &&
-           find(library, "nvrtcGetProgramLogSize", &nvrtc.nvrtcGetProgramLogSize) &&
-           find(library, "nvrtcGetProgramLog", &nvrtc.nvrtcGetProgramLog) &&
-           find(library, "nvrtcDestroyProgram", &nvrtc.nvrtcDestroyProgram);
+    const char *at = strstr(line, words);
+    if (at == NULL) return 0;
+    while (at > line && at[-1] == ' ') at--;
+    while (at > line && at[-1] >= '0' && at[-1] <= '9') at--;
+    return atoi(at);
 }
 
-static sw_status compile_for(const char *text, const char *arch)
+static void keep(const usage *u)
 {
-    void *program = NULL;
-    static char log[4000];
-    size_t n = 0;
-    const char *const options[] = { arch, "--fmad=true" };
-    if (nvrtc.nvrtcCreateProgram(&program, text, "kernels.cu", 0, NULL, NULL) != 0) return SW_ERR_DEVICE;
-    const int code = nvrtc.nvrtcCompileProgram(program, 2, options);
-    *log = '\0';
-    if (code != 0 && nvrtc.nvrtcGetProgramLogSize(program, &n) == 0 && n < sizeof log)
-        nvrtc.nvrtcGetProgramLog(program, log);
-    nvrtc.nvrtcDestroyProgram(&program);
-    return code == 0 ? SW_OK : sw__fail(SW_ERR_DEVICE, "%s: %.900s", arch, log);
+    if (*u->entry == '\0') return;
+    if (u->spilled > 0) {
+        fprintf(stderr, "  sm_%d: %s: %d registers, spills %d bytes\n", archs[u->arch].sm, u->entry, u->registers, u->spilled);
+        problems++;
+    }
+    if (in_networks && n_uses < MAX_USES) uses[n_uses++] = *u;
+}
+
+/* "Compiling entry function 'NAME' for …", then its spills, registers and shared memory. */
+static void read_log(const char *log, int arch)
+{
+    usage u = { .arch = arch };
+    for (const char *line = log; line != NULL && *line != '\0'; line = strchr(line, '\n'), line += line != NULL) {
+        char text[400];
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
+        if (strstr(text, "Compiling entry function '") != NULL) {
+            keep(&u);
+            u = (usage){ .arch = arch };
+            sscanf(strstr(text, "function '") + 10, "%127[^']", u.entry);
+        }
+        u.spilled += number_before(text, "bytes spill stores") + number_before(text, "bytes spill loads");
+        u.registers += number_before(text, "registers");
+        u.shared += number_before(text, "bytes smem");
+    }
+    keep(&u);
+}
+
+/* Compiles for an architecture, and reads the PTX: an instruction that the double of a GPU does not know is an error. */
+static sw_status compile_for(const char *text, int arch)
+{
+    static char log[4 << 20];
+    char name[16];
+    snprintf(name, sizeof name, "sm_%d", archs[arch].sm);
+    const ptx_memory memory = { .global = variable };
+    char *const ptx = nvrtc_ptx(text, name, log, sizeof log);
+    if (!ptx) return sw__fail(SW_ERR_DEVICE, "%s: %.900s", name, log);
+    read_log(log, arch);
+    ptx_module *const m = ptx_load(ptx, &memory, log, sizeof log);
+    free(ptx);
+    ptx_unload(m);
+    return m ? SW_OK : sw__fail(SW_ERR_DEVICE, "%s: %.900s", name, log);
 }
 
 /* ---- a driver that compiles and does nothing else ------------------------------------------------------------------------ */
@@ -69,8 +108,8 @@ static sw_status nv_compile(void *dev, const char *text, void **module)
 {
     (void)dev;
     static int any;
-    SW_TRY(compile_for(text, "--gpu-architecture=compute_75"));
-    if (getenv("SWOOP_TEST_ALL")) SW_TRY(compile_for(text, "--gpu-architecture=compute_120"));
+    const int n = getenv("SWOOP_TEST_ALL") || (in_networks && getenv("SWOOP_NVRTC_TABLE")) ? (int)SW_COUNT(archs) : ALWAYS;
+    for (int i = 0; i < n; i++) SW_TRY(compile_for(text, i));
     n_compiled++;
     *module = &any;
     return SW_OK;
@@ -158,7 +197,9 @@ static void plan_free(void *dev, void *plan)
 
 static sw_status build(void *dev)
 {
-    return sw__gpu_build(dev);
+    SW_TRY(sw__gpu_build(dev));
+    for (const sw__gpu_plan *p = ((sw__gpu *)dev)->plans; p != NULL; p = p->next) SW_TRY(sw__gpu_plan_ready(p));
+    return SW_OK;
 }
 
 static const sw__backend backend = { .name = "nvrtc", .alloc = nv_alloc, .release = nv_release, .upload = upload,
@@ -177,7 +218,7 @@ static int n_programs;
 
 static void build_all(void)
 {
-    if (sw__gpu_build(&gpu) != SW_OK) {
+    if (build(&gpu) != SW_OK) {
         fprintf(stderr, "  %s\n", sw_error());
         problems++;
     }
@@ -231,10 +272,116 @@ static void test_big(void **state)
     assert_true(n_compiled > 0);
 }
 
+/* ---- the networks, and the table of their kernels ------------------------------------------------------------------------- */
+
+static void record_network(const char *model, int rank, const int64_t *shape)
+{
+    static const sw_compile_options later = { .build_later = true };
+    const sw_optimizer adam = { .kind = SW_ADAM, .lr = 1e-3 };
+    sw_graph *g = NULL;
+    assert_int_equal(sw_graph_new(&g), SW_OK);
+    const sw_t x = sw_input(g, "x", SW_F32, rank, shape), y = sw_input(g, "y", SW_I64, 1, shape);
+    const sw_t loss = sw_output(sw_cross_entropy(sw_model_build(model, x, 10), y), "loss");
+    assert_int_equal(sw_optimizer_apply(&adam, loss, NULL, 0), SW_OK);
+    if (sw_compile(g, &device, &later, &programs[n_programs]) == SW_OK) n_programs++;
+    else fail_msg("%s: %s", model, sw_error());
+    sw_graph_free(g);
+}
+
+/* Work-items of a group, as the kernel is launched. */
+static int threads_of(const char *entry)
+{
+    for (const sw__gpu_plan *p = gpu.plans; p != NULL; p = p->next) {
+        for (int i = 0; i < p->n_launches; i++) {
+            const sw__gpu_launch *const l = &p->launch[i];
+            if (l->kernel != NULL && strcmp(sw__gpu_kernel_entry(l->kernel), entry) == 0)
+                return (int)(l->local[0] * l->local[1] * l->local[2]);
+        }
+    }
+    return 0;
+}
+
+/* Share of the multiprocessor's threads that can be resident: registers go to warps in pieces of 256. */
+static int occupancy(const usage *u, int threads)
+{
+    const int warps = (threads + 31) / 32, piece = (u->registers * 32 + 255) / 256 * 256;
+    int blocks = archs[u->arch].threads / (warps * 32);
+    blocks = SW_MIN(blocks, archs[u->arch].blocks);
+    if (piece > 0) blocks = SW_MIN(blocks, REGISTERS / piece / warps);
+    if (u->shared > 0) blocks = SW_MIN(blocks, archs[u->arch].shared / (u->shared + 1024));
+    return 100 * blocks * warps * 32 / archs[u->arch].threads;
+}
+
+/* Kernels of one kind differ by a hash in the name: one line for the kind, its worst figures. */
+static size_t kind_length(const char *entry)
+{
+    for (size_t n = 0; entry[n] != '\0'; n++)
+        if (strspn(entry + n, "0123456789abcdef") >= 16) return n;
+    return strlen(entry);
+}
+
+static void put_line(FILE *f, int first)
+{
+    const size_t length = kind_length(uses[first].entry);
+    int n = 0, threads = 0;
+    fprintf(f, "| %.*s |", (int)length, uses[first].entry);
+    for (size_t arch = 0; arch < SW_COUNT(archs); arch++) {
+        int registers = 0, worst = 100;
+        n = 0;
+        for (int i = first; i < n_uses; i++) {
+            if (uses[i].arch != (int)arch || kind_length(uses[i].entry) != length ||
+                strncmp(uses[i].entry, uses[first].entry, length) != 0)
+                continue;
+            n++;
+            threads = threads_of(uses[i].entry);
+            registers = SW_MAX(registers, uses[i].registers);
+            worst = SW_MIN(worst, threads > 0 ? occupancy(&uses[i], threads) : 100);
+        }
+        fprintf(f, " %d, %d %% |", registers, worst);
+    }
+    fprintf(f, " %d | %d |\n", n, threads);
+}
+
+static void write_table(const char *path)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "| kernel |");
+    for (size_t i = 0; i < SW_COUNT(archs); i++) fprintf(f, " sm_%d |", archs[i].sm);
+    fprintf(f, " kernels | work-items |\n|---|");
+    for (size_t i = 0; i < SW_COUNT(archs); i++) fprintf(f, "---|");
+    fprintf(f, "--:|--:|\n");
+    for (int i = 0; i < n_uses; i++) {
+        bool new = true;
+        for (int k = 0; k < i && new; k++)
+            new = kind_length(uses[k].entry) != kind_length(uses[i].entry) ||
+                  strncmp(uses[k].entry, uses[i].entry, kind_length(uses[i].entry)) != 0;
+        if (new) put_line(f, i);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
+static void test_networks(void **state)
+{
+    (void)state;
+    if (!available) skip();
+    problems = 0;
+    in_networks = true;
+    record_network("mlp:512,512", 2, (int64_t[]){ 64, 784 });
+    record_network("lenet", 4, (int64_t[]){ 64, 1, 28, 28 });
+    record_network("resnet18", 4, (int64_t[]){ 32, 3, 32, 32 });
+    if (build(&gpu) != SW_OK) fail_msg("%s", sw_error());
+    assert_true(n_uses > 50);
+    if (getenv("SWOOP_NVRTC_TABLE") != NULL) write_table(getenv("SWOOP_NVRTC_TABLE"));
+    build_all();
+    in_networks = false;
+    if (problems > 0) fail_msg("%d problems, printed above", problems);
+}
+
 static int set_up(void **state)
 {
     (void)state;
-    available = load();
+    available = nvrtc_load();
     if (!available) {
         fprintf(stderr, "skipped: there is no NVRTC\n");
         return 0;
@@ -244,6 +391,7 @@ static int set_up(void **state)
                      .target = { .lang = SW_LANG_CUDA, .fp64 = true, .max_group = 1024, .max_local = { 1024, 1024, 64 },
                                  .local_bytes = 48 << 10, .units = 40, .width = 32 } };
     device = (sw_device){ .backend = &backend, .dev = &gpu, .traits = &gpu.traits };
+    atomic_init(&device.users, 1);
     snprintf(device.info.id, sizeof device.info.id, "nvrtc");
     return sw__gpu_init(&gpu, NULL) == SW_OK ? 0 : -1;
 }
@@ -258,6 +406,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_networks),
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_move_reduce_index),
         cmocka_unit_test(test_big),

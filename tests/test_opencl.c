@@ -153,6 +153,119 @@ static void test_cache(void **state)
     assert_true(loss[0] == loss[1] && loss[1] == loss[2]);
 }
 
+/* Texts that no compiler takes: whoever wanted one is told so, and everybody else's kernels are built. */
+static void test_refused(void **state)
+{
+    (void)state;
+    use_cache("refused");
+    sw_device *const d = open_device(NULL);
+    sw__gpu *const g = gpu_of(d);
+    sw__gpu_kernel *bad[2];
+    sw__gpu_plan *plan[2];
+    sw_program *const a = program_on(d, 8, true);
+    for (int i = 0; i < 2; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "KERNEL(bad%d)(BUF(float, x)) { nobody_knows_this%d(x); }\n", i, i);
+        ok(sw__gpu_want(g, i ? "the second" : "the first", text, i ? "bad1" : "bad0", &bad[i]));
+        ok(sw__gpu_plan_new(g, "bad", &plan[i]));
+        ok(sw__gpu_add(plan[i], bad[i], 1, 1, 1, 1, 1, 1, NULL, 0));
+    }
+    sw_program *const b = program_on(d, 6, false);
+    for (int round = 0; round < 2; round++) {
+        assert_true(fabs(trained(round ? b : a, round ? 6 : 8) - trained_on_cpu(round ? 6 : 8)) < 1e-5);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(sw__gpu_plan_ready(plan[i]), SW_ERR_DEVICE);
+            if (strstr(sw_error(), i ? "nobody_knows_this1" : "nobody_knows_this0") == NULL ||
+                strstr(sw_error(), i ? "bad1 of the second does not compile" : "bad0 of the first does not compile") == NULL)
+                fail_msg("%s", sw_error());
+            assert_int_equal(sw__gpu_plan_run(plan[i], NULL), SW_ERR_DEVICE);
+        }
+        ok(sw__gpu_build(g)); /* tried again, and told again */
+    }
+    assert_int_equal(g->compiled, 1);
+    for (int i = 0; i < 2; i++) sw__gpu_plan_free(plan[i]);
+    sw_program_free(a);
+    sw_program_free(b);
+    assert_null(g->kernels);
+    sw_device_close(d);
+}
+
+/* ---- a whole fit --------------------------------------------------------------------------------------------------------- */
+
+enum { SAMPLES = 50, WIDTH = 12 };
+
+static sw_dataset *samples(int64_t n)
+{
+    static float x[SAMPLES][WIDTH];
+    static int64_t y[SAMPLES];
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = i % 5;
+        for (int64_t k = 0; k < WIDTH; k++) x[i][k] = (float)sin((double)(i * WIDTH + k)) + (k == y[i] ? 1.0f : 0.0f);
+    }
+    const sw_array xs = { .dtype = SW_F32, .rank = 2, .shape = { n, WIDTH }, .data = x, .bytes = sizeof *x * (size_t)n };
+    const sw_array ys = { .dtype = SW_I64, .rank = 1, .shape = { n }, .data = y, .bytes = sizeof *y * (size_t)n };
+    sw_dataset *d = NULL;
+    ok(sw_dataset_from_memory(&xs, &ys, NULL, &d));
+    return d;
+}
+
+/* What was told of compiling, and how much was built when the first step was over. */
+typedef struct told {
+    sw__gpu *gpu;
+    int begun, done, kernels;
+    bool kept;
+    double seconds;
+    uint64_t built_at_first, steps;
+} told;
+
+static void on_build(void *context, const sw_build_event *e)
+{
+    told *const t = context;
+    assert_true(e->device != NULL && *e->device != '\0' && e->kernels > 0 && !e->failed);
+    *(e->done ? &t->done : &t->begun) += 1;
+    t->kernels += e->done ? e->kernels : 0;
+    t->kept = e->kept;
+    t->seconds = e->seconds;
+}
+
+static sw_status on_event(void *context, const sw_event *e)
+{
+    told *const t = context;
+    if (e->kind == SW_EVENT_STEP && t->steps++ == 0) t->built_at_first = t->gpu->compiled + t->gpu->cached;
+    return SW_OK;
+}
+
+/* An epoch whose last batch is smaller, and evaluation in two sizes: nothing is compiled after the first step, and all of
+ * it together; who asked is told. From the cache nobody is told anything. */
+static void test_fit_builds_once(void **state)
+{
+    (void)state;
+    use_cache("fit");
+    sw_dataset *const train = samples(SAMPLES), *const valid = samples(SAMPLES - 3);
+    for (int round = 0; round < 2; round++) {
+        sw_device *const d = open_device(NULL);
+        told t = { .gpu = gpu_of(d) };
+        sw_trainer *trainer = NULL;
+        ok(sw_trainer_new(d, &(sw_trainer_options){ .model_name = "mlp:9", .batch = 16 }, &trainer));
+        sw_on_build(on_build, &t);
+        ok(sw_trainer_prepare(trainer, train));
+        assert_int_equal(t.gpu->compiled + t.gpu->cached, 0);
+        ok(sw_trainer_fit(trainer, train, &(sw_fit_options){ .epochs = 2, .valid = valid, .event = on_event, .context = &t },
+                          NULL));
+        sw_on_build(NULL, NULL);
+        assert_int_equal(t.steps, 8);
+        assert_int_equal(t.built_at_first, 1);
+        assert_int_equal(t.gpu->compiled + t.gpu->cached, 1);
+        assert_int_equal(t.gpu->compiled, round == 0 ? 1 : 0);
+        assert_true(t.begun == t.done && t.done == (int)t.gpu->compiled);
+        if (round == 0) assert_true(t.kept && t.kernels > 10 && t.seconds > 0);
+        sw_trainer_free(trainer);
+        sw_device_close(d);
+    }
+    sw_dataset_close(train);
+    sw_dataset_close(valid);
+}
+
 /* ---- folders of kernels ------------------------------------------------------------------------------------------------- */
 
 static void test_folder(void **state)
@@ -291,6 +404,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_together), cmocka_unit_test(test_cache),     cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_fit_builds_once),
         cmocka_unit_test(test_both_kinds),     cmocka_unit_test(test_bad_label), cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_names),
     };

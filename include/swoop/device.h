@@ -18,6 +18,12 @@ typedef struct sw_device_options {
     const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
+    bool no_tune;              /* GPUs: never measure which kernels are the fastest (docs/tuning.md); SWOOP_NO_TUNE=1 too */
+    bool tune_all;             /* GPUs: measure every product and convolution of the programs that are compiled, also those
+                                * that are known, and a library's (CLBlast), however long it takes: swoop tune */
+    bool tf32;                 /* cuda: products and convolutions of f32 round their inputs to TF32 (10 bits of fraction)
+                                * for tensor cores, where a library has an engine for it; sums stay f32. Other devices, and
+                                * GPUs before compute capability 8.0, refuse: SW_ERR_UNSUPPORTED */
 } sw_device_options;
 
 typedef struct sw_device_properties {
@@ -31,19 +37,54 @@ typedef struct sw_device_properties {
     char status[160];  /* "ok", or why it cannot be used */
     uint64_t memory_total, memory_free; /* bytes */
     int compute_units;
+    double bandwidth;          /* of its memory, bytes a second */
+    double power, power_limit; /* watts, now and at most */
+    int clock;                 /* MHz, now */
+    int temperature;           /* degrees Celsius */
+    int busy;                  /* percent of the last second; all since `bandwidth`: 0 where nobody tells */
     bool usable;
 } sw_device_properties;
 
 /* Fills at most max entries, returns how many there are. Real devices first; ref and null, which exist for checking
  * and planning, only if include_virtual. */
 SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtual);
-/* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, else the cpu), "cpu", "ref", "null", "opencl:1",
- * or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
+/* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, CUDA before OpenCL, else the cpu), "cpu", "ref",
+ * "null", "cuda:0", "opencl:1", or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
  * exist; options may be NULL. */
 SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
-/* After everything that was made on it: parameters, programs, trainers. */
+/* The handle is not to be used any more. What was made on the device (parameters, programs, trainers, buffers, kernels) goes
+ * on working; the device itself is closed when the last of it is freed. */
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
+
+/* What a trial found for a product or convolution. */
+typedef struct sw_tuned {
+    char op[200];                 /* what, and how large: "product f32 64x512x784 kkn bias relu" */
+    char chosen[128];             /* what is used from now on: "gemm 8x32", "CLBlast" */
+    double flops;
+    double rule, best, library;   /* seconds by the rules, by our fastest kernels, by the library; 0: not measured */
+    bool faster;                  /* chosen is not what the rules say */
+} sw_tuned;
+typedef struct sw_tune_result {
+    sw_tuned *ops;
+    int n;
+    char *table; /* the same as lines for a tuning table (docs/tuning.md); "" where nothing was measured */
+} sw_tune_result;
+/* What was measured since the device was opened. sw_tune_result_free. */
+SW_API sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out);
+SW_API void sw_tune_result_free(sw_tune_result *r);
+
+/* A GPU as a catalogue knows it (tools.h); 0 where a figure is not known. */
+typedef struct sw_gpu_model {
+    char name[64], vendor[16];
+    int capability;          /* of NVIDIA's: compute capability times ten, 90; 0: others, planned for as OpenCL devices */
+    uint64_t memory;         /* bytes */
+    double bandwidth, flops; /* bytes, and f32 operations, a second */
+    int compute_units;       /* 0: estimated */
+} sw_gpu_model;
+/* Opens a GPU that is not in this machine, for plans: sw_plan_graph and sw_plan_launches say what a program would take
+ * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED. */
+SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out);
 
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 
@@ -79,13 +120,28 @@ typedef struct sw_compile_options {
     bool profile;      /* time every step (adds two clock reads each) */
     bool no_simplify;  /* the graph as it was recorded: for tests of the passes */
     bool no_fuse;      /* one kernel per op: for tests of the fuser */
-    bool build_later;  /* kernels are built by the first run, in one go with those of other programs so compiled: faster
-                        * where several programs are made, but what a compiler refuses is told by sw_program_run */
+    bool build_later;  /* kernels are built by sw_program_build or the first run, in one go with those of other programs so
+                        * compiled: faster where several are made, but what a compiler refuses is told only then */
 } sw_compile_options;
 
 /* Compiles the graph's outputs and assigns for the device. The graph may be freed afterwards. o may be NULL. */
 SW_API sw_status sw_compile(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_program **out);
 SW_API void sw_program_free(sw_program *p);
+/* After .build_later: builds the kernels of this program and of all others of its device that wait. What a compiler refuses
+ * in another program is that one's failure, not this one's. */
+SW_API sw_status sw_program_build(sw_program *p);
+
+/* A GPU's first compile of a program can take seconds. on_build is told before a compiler is asked for kernels that no cache
+ * has, and again with .done, in the thread that compiles. One for the process; set it before devices are opened. */
+typedef struct sw_build_event {
+    const char *device;  /* its name */
+    int kernels;
+    bool done, failed;
+    bool kept;           /* done: the cache has them now */
+    double seconds;      /* done: that it took */
+} sw_build_event;
+typedef void (*sw_build_fn)(void *context, const sw_build_event *e);
+SW_API void sw_on_build(sw_build_fn on_build, void *context); /* NULL: nobody */
 
 /* Known before anything is allocated for the run, and exact: the program allocates these bytes and no others. */
 typedef struct sw_plan {
@@ -100,6 +156,18 @@ typedef struct sw_plan {
 SW_API const sw_plan *sw_program_plan(const sw_program *p);
 /* The same without allocating: compiles up to the memory plan. */
 SW_API sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out);
+
+/* What one launch of a plan is. Pointers are valid during the call. */
+typedef struct sw_plan_launch {
+    const char *kind, *name; /* "kernel", "copy" or the op: "conv"; and which node: "layer1.0.conv1" */
+    const char *note;        /* how a whole op is done: "gemm 64x64x16 of 256", a library's engine; "" */
+    double flops, traffic;   /* arithmetic operations, bytes moved */
+    uint64_t workspace;      /* bytes */
+} sw_plan_launch;
+typedef void (*sw_plan_launch_fn)(void *context, const sw_plan_launch *l);
+/* sw_plan_graph, which also tells of each launch in order; each may be NULL. */
+SW_API sw_status sw_plan_launches(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out,
+                                  sw_plan_launch_fn each, void *context);
 
 /* Index of an input or output by name, -1 if there is none. */
 SW_API int sw_program_input(const sw_program *p, const char *name);

@@ -10,6 +10,7 @@
 #include "swoop/kernel.h"
 #include "swoop/nn.h"
 #include "swoop/status.h"
+#include "swoop/tools.h"
 #include "swoop/train.h"
 
 #endif

@@ -33,11 +33,12 @@ typedef struct sw_trainer_options {
 } sw_trainer_options;
 
 /* Copies the options; needs no data yet: programs are compiled when the first batch's shape is known, one for each batch
- * size that occurs, all on the same variables. The device must outlive the trainer. */
+ * size that occurs, all on the same variables. */
 SW_API sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out);
 SW_API void sw_trainer_free(sw_trainer *t);
 
-/* Compiles for the data set's shapes now (fit and evaluate do it by themselves), so that parameters exist. */
+/* Compiles for the data set's shapes now (fit and evaluate do it by themselves), so that parameters exist. A GPU's kernels
+ * are built when they are first needed: by fit before the first step, for all that it will run. */
 SW_API sw_status sw_trainer_prepare(sw_trainer *t, const sw_dataset *d);
 SW_API sw_params *sw_trainer_params(sw_trainer *t);     /* NULL before prepare */
 SW_API const sw_plan *sw_trainer_plan(sw_trainer *t);   /* of the training program; NULL before prepare */
@@ -170,6 +171,32 @@ SW_API sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_r
  * last ones) and writes their kernels to a folder, as text and binary, with a manifest: docs/kernel-folder.md. Trains
  * nothing. The key `kernels` makes a run take them from there. cb may be NULL. */
 SW_API sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb);
+
+/* swoop tune RUN: measures the products and convolutions of every program that this run would use on its GPU, without a
+ * limit of time and beside a library where there is one (CLBlast), and keeps what is found for later runs: docs/tuning.md.
+ * Trains nothing. cb may be NULL; sw_tune_result_free. */
+SW_API sw_status sw_run_tune(sw_config *c, const sw_run_callbacks *cb, sw_tune_result *out);
+
+/* swoop plan: what one training step of this configuration would take on a device, in bytes and operations, before
+ * anything is allocated there or trained. */
+typedef struct sw_plan_request {
+    const char *device;          /* as for sw_device_open; or … */
+    const sw_gpu_model *gpu;     /* … not NULL: a GPU that is not there, as for sw_device_open_planned */
+    int rank;                    /* > 0: samples of this shape, and num_classes classes; 0: the configuration's data */
+    int64_t shape[SW_MAX_RANK];
+    sw_plan_launch_fn launch;    /* NULL, or told of each launch of the step */
+    void *context;
+} sw_plan_request;
+typedef struct sw_device_plan {
+    sw_device_properties device;
+    sw_plan plan;                /* of a step on `batch` samples */
+    int64_t batch, count;        /* count: samples of the data; 0 with a shape */
+    int64_t parameters;
+    int64_t sample_rank, sample_shape[SW_MAX_RANK], classes;
+    bool fits;                   /* plan.total is at most device.memory_free */
+    int64_t largest_batch;       /* that fits; at most 2^20 and, where count is known, count. 0: none does */
+} sw_device_plan;
+SW_API sw_status sw_run_plan(sw_config *c, const sw_plan_request *q, sw_device_plan *out);
 
 typedef struct sw_eval_result {
     sw_metrics metrics;

@@ -23,8 +23,10 @@ typedef struct sw__source_launch {
 
 typedef struct sw__backend {
     const char *name; /* "cpu" */
+    bool tf32;        /* open heeds sw_device_options.tf32; others are not asked for it */
     /* device */
     int (*count)(void);
+    const char *(*absent)(void); /* why there is no device and what to install, or NULL; the function may be NULL too */
     sw_status (*open)(int index, const sw_device_options *o, void **dev);
     void (*close)(void *dev);
     sw_status (*properties)(int index, sw_device_properties *p); /* without opening */
@@ -35,10 +37,17 @@ typedef struct sw__backend {
     /* queue, in order. upload and download return when the host memory may be touched again; download and sync tell of a
      * bad index in what ran before */
     sw_status (*upload)(void *dev, void *buffer, size_t offset, const void *src, size_t bytes);
+    /* the same of a program's input, on its way while what was launched before still runs. NULL: upload */
+    sw_status (*upload_input)(void *dev, void *buffer, size_t offset, const void *src, size_t bytes);
     sw_status (*download)(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes);
     sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);
     sw_status (*sync)(void *dev);
     void *(*host_pointer)(void *buffer); /* NULL where the host cannot address device memory */
+    /* told of all whole ops of a program, and the arithmetic of each, before the first of them is planned: which way to do
+     * them may be found out by trial. measure: now is the time for that, no training is under way. NULL: there is one way.
+     * tuned: what trials have measured, for sw_device_tuned; the caller frees it also after a failure */
+    sw_status (*tune)(void *dev, const sw__op_desc *d, const double *flops, int n, bool measure);
+    sw_status (*tuned)(void *dev, sw_tune_result *out);
     /* kernels of the IR. build: *workspace is what a launch needs at bind[n_buffers] */
     sw_status (*kernel_build)(void *dev, const sw__kernel *k, void **built, size_t *workspace);
     void (*kernel_free)(void *dev, void *built);
@@ -55,11 +64,14 @@ typedef struct sw__backend {
      * NULL: whoever measures takes the host's clock */
     sw_status (*run_timed)(void *dev, bool is_op, void *built, const sw__bind *bind, double *seconds);
     /* makes ready to run what kernel_build and op_plan gave since the last time: compilers like many kernels at once.
-     * NULL: they are ready at once. Not called for plans that are never run */
+     * NULL: they are ready at once. Not called for plans that are never run. What a compiler refuses keeps nothing else
+     * from being built, and is told by plan_ready, of what kernel_build or op_plan gave */
     sw_status (*build)(void *dev);
+    sw_status (*plan_ready)(void *dev, void *built);
     /* replay: what is launched between begin and end is recorded instead of run, and replay runs all of it with one call;
      * buffers must stay where they are. A step is recorded after it ran once, so that all is there which libraries make
-     * at the first use. end comes also after a launch that failed: *recording is then NULL. NULL: nothing is recorded */
+     * at the first use. end comes also after a launch that failed: *recording is then NULL. NULL: nothing is recorded;
+     * begin may say SW_ERR_UNSUPPORTED: this device does not, now */
     sw_status (*record_begin)(void *dev);
     sw_status (*record_end)(void *dev, bool failed, void **recording);
     sw_status (*replay)(void *dev, void *recording);
@@ -69,6 +81,13 @@ typedef struct sw__backend {
     void (*source_free)(void *dev, void *built);
     sw_status (*source_launch)(void *dev, void *built, const sw__source_launch *l);
 } sw__backend;
+
+/* Tells the user's function of sw_on_build, if there is one. */
+void sw__tell_build(const sw_build_event *e);
+
+/* A GPU that is not there (gpu/gpu_planned.c): plans only. dev is for this table's functions. */
+extern const sw__backend sw__backend_planned;
+sw_status sw__planned_open(const sw_gpu_model *gpu, void **dev);
 
 /* All backends in order of preference; NULL-terminated. */
 extern const sw__backend *const sw__backends[];

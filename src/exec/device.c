@@ -75,6 +75,16 @@ static bool is_meant(const sw__backend *b, int i, const sw_device_properties *p,
     return contains(p->name, id + n + 1) || contains(p->vendor, id + n + 1);
 }
 
+/* What the backend that an id names says about there being no device at all; or NULL. */
+static const char *why_absent(const char *id)
+{
+    for (const sw__backend *const *b = sw__backends; *b; b++) {
+        const size_t n = strlen((*b)->name);
+        if (strncmp(id, (*b)->name, n) == 0 && (id[n] == '\0' || id[n] == ':')) return (*b)->absent ? (*b)->absent() : NULL;
+    }
+    return NULL;
+}
+
 /* Only the backend that the id names is asked: another's library may take long to open. */
 static sw_status find_named(const char *id, const sw__backend **backend, int *index)
 {
@@ -97,8 +107,9 @@ static sw_status find_named(const char *id, const sw__backend **backend, int *in
             if (describe(*b, i, &p) == SW_OK) sw__text_add(&known, "%s%s", known.len ? ", " : "", p.id);
         }
     }
-    const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s': choose from auto, %s", id,
-                                  known.s ? known.s : "(none)");
+    const char *const why = why_absent(id);
+    const sw_status st = sw__fail(SW_ERR_ARGUMENT, "there is no device '%s': choose from auto, %s%s%s", id,
+                                  known.s ? known.s : "(none)", why ? ". " : "", why ? why : "");
     sw__text_free(&known);
     return st;
 }
@@ -123,19 +134,62 @@ sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device *
     d->backend = backend;
     sw_status st = describe(backend, index, &d->info);
     if (st == SW_OK && !d->info.usable) st = sw__fail(SW_ERR_DEVICE, "device %s: %s", d->info.id, d->info.status);
+    if (st == SW_OK && o->tf32 && !backend->tf32)
+        st = sw__fail(SW_ERR_UNSUPPORTED, "device %s has no TF32, which is NVIDIA's: choose cuda:0, or leave tf32 out "
+                      "(precision f32)", d->info.id);
     if (st == SW_OK) st = backend->open(index, o, &d->dev);
     if (st != SW_OK) {
         sw__free(d);
         return st;
     }
+    atomic_init(&d->users, 1);
     d->traits = backend->traits(d->dev);
     *out = d;
     return SW_OK;
 }
 
+static void describe_planned(const sw_gpu_model *gpu, sw_device_properties *p)
+{
+    *p = (sw_device_properties){.memory_total = gpu->memory, .memory_free = gpu->memory, .bandwidth = gpu->bandwidth,
+                                .compute_units = gpu->compute_units, .usable = true};
+    snprintf(p->id, sizeof p->id, "%.31s", gpu->name);
+    snprintf(p->backend, sizeof p->backend, "planned");
+    snprintf(p->type, sizeof p->type, "gpu");
+    snprintf(p->vendor, sizeof p->vendor, "%s", gpu->vendor);
+    snprintf(p->name, sizeof p->name, "%s", gpu->name);
+    if (gpu->capability > 0) snprintf(p->compute, sizeof p->compute, "sm_%d, %.1f TFLOP/s", gpu->capability, gpu->flops * 1e-12);
+    else snprintf(p->compute, sizeof p->compute, "%.1f TFLOP/s", gpu->flops * 1e-12);
+    snprintf(p->driver, sizeof p->driver, "-");
+    snprintf(p->status, sizeof p->status, "not in this machine: plans only");
+}
+
+sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out)
+{
+    if (!gpu || !out || !*gpu->name) return sw__fail(SW_ERR_ARGUMENT, "sw_device_open_planned: gpu or out is NULL, or it has no name");
+    sw_device *d = sw__calloc(1, sizeof *d);
+    if (!d) return sw__no_memory(sizeof *d, "a device handle");
+    d->backend = &sw__backend_planned;
+    describe_planned(gpu, &d->info);
+    const sw_status st = sw__planned_open(gpu, &d->dev);
+    if (st != SW_OK) {
+        sw__free(d);
+        return st;
+    }
+    atomic_init(&d->users, 1);
+    d->traits = d->backend->traits(d->dev);
+    *out = d;
+    return SW_OK;
+}
+
+sw_device *sw__device_use(sw_device *d)
+{
+    atomic_fetch_add(&d->users, 1);
+    return d;
+}
+
 void sw_device_close(sw_device *d)
 {
-    if (!d) return;
+    if (!d || atomic_fetch_sub(&d->users, 1) > 1) return;
     d->backend->close(d->dev);
     sw__free(d);
 }
@@ -143,4 +197,23 @@ void sw_device_close(sw_device *d)
 const sw_device_properties *sw_device_info(const sw_device *d)
 {
     return d ? &d->info : NULL;
+}
+
+sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out)
+{
+    if (!d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_device_tuned: device or out is NULL");
+    *out = (sw_tune_result){0};
+    sw_status st = d->backend->tuned ? d->backend->tuned(d->dev, out) : SW_OK;
+    if (st == SW_OK && !out->table) out->table = sw__strdup("");
+    if (st == SW_OK && !out->table) st = sw__no_memory(1, "a table");
+    if (st != SW_OK) sw_tune_result_free(out);
+    return st;
+}
+
+void sw_tune_result_free(sw_tune_result *r)
+{
+    if (!r) return;
+    sw__free(r->ops);
+    sw__free(r->table);
+    *r = (sw_tune_result){0};
 }

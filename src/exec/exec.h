@@ -6,13 +6,19 @@
 #include "backend/backend.h"
 #include "pass/pass.h"
 #include "swoop/device.h"
+#include <stdatomic.h>
 
 struct sw_device {
+    atomic_int users;  /* the handle, and everything that was made on it and lives */
     const sw__backend *backend;
     void *dev;
     const sw__traits *traits;
     sw_device_properties info;
+    bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
+
+/* Whoever keeps a device counts as a user of it, and gives it back by sw_device_close. */
+sw_device *sw__device_use(sw_device *d);
 
 #define SW__VAR_KINDS 3
 
@@ -45,6 +51,9 @@ sw_dtype sw__stored_type(const sw__traits *t, sw_dtype declared);
  * at least n elements of the stored type. */
 sw_status sw__write_elements(sw_device *d, void *buffer, size_t offset, sw_dtype stored, const void *src, sw_dtype type,
                              size_t n, void *staging);
+/* The same into an input's slot, which may be on its way while earlier runs are at work. */
+sw_status sw__write_input(sw_device *d, const sw__bind *slot, sw_dtype stored, const void *src, sw_dtype type, size_t n,
+                          void *staging);
 sw_status sw__read_elements(sw_device *d, const void *buffer, size_t offset, sw_dtype stored, void *dst, sw_dtype type,
                             size_t n, void *staging);
 
@@ -85,11 +94,9 @@ struct sw_program {
     size_t staging_bytes;
     sw_plan plan;
     int64_t runs;
+    bool not_recorded;           /* the device records nothing: runs are launched kernel by kernel */
     void *recording;             /* all launches as one, from the second run on, where the backend can */
     double *trace;               /* profile: start and duration of each launch of the last SW__TRACE_RUNS runs */
 };
-
-/* Makes the program's kernels ready to run, with all others of the device that wait for it. */
-sw_status sw__program_build(sw_program *p);
 
 #endif

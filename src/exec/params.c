@@ -10,19 +10,34 @@ sw_dtype sw__stored_type(const sw__traits *t, sw_dtype declared)
 
 /* ---- host <-> device with conversion ------------------------------------------------------------------------------- */
 
-sw_status sw__write_elements(sw_device *d, void *buffer, size_t offset, sw_dtype stored, const void *src, sw_dtype type,
-                             size_t n, void *staging)
+typedef sw_status (*upload_function)(void *dev, void *buffer, size_t offset, const void *src, size_t bytes);
+
+static sw_status write_by(upload_function upload, sw_device *d, void *buffer, size_t offset, sw_dtype stored, const void *src,
+                          sw_dtype type, size_t n, void *staging)
 {
     const size_t bytes = n * sw_dtype_size(stored);
     if (n == 0) return SW_OK;
-    if (type == stored) return d->backend->upload(d->dev, buffer, offset, src, bytes);
+    if (type == stored) return upload(d->dev, buffer, offset, src, bytes);
     char *host = d->backend->host_pointer ? d->backend->host_pointer(buffer) : NULL;
     if (host) {
         sw__convert(host + offset, stored, src, type, n);
         return SW_OK;
     }
     sw__convert(staging, stored, src, type, n);
-    return d->backend->upload(d->dev, buffer, offset, staging, bytes);
+    return upload(d->dev, buffer, offset, staging, bytes);
+}
+
+sw_status sw__write_elements(sw_device *d, void *buffer, size_t offset, sw_dtype stored, const void *src, sw_dtype type,
+                             size_t n, void *staging)
+{
+    return write_by(d->backend->upload, d, buffer, offset, stored, src, type, n, staging);
+}
+
+sw_status sw__write_input(sw_device *d, const sw__bind *slot, sw_dtype stored, const void *src, sw_dtype type, size_t n,
+                          void *staging)
+{
+    const upload_function upload = d->backend->upload_input ? d->backend->upload_input : d->backend->upload;
+    return write_by(upload, d, slot->buffer, slot->offset, stored, src, type, n, staging);
 }
 
 sw_status sw__read_elements(sw_device *d, const void *buffer, size_t offset, sw_dtype stored, void *dst, sw_dtype type,
@@ -185,7 +200,7 @@ sw_status sw_params_new(sw_device *d, const sw_graph *g, uint64_t seed, sw_param
     SW_TRY(sw_graph_status(g));
     sw_params *p = sw__calloc(1, sizeof *p);
     if (!p) return sw__no_memory(sizeof *p, "a set of variables");
-    p->device = d;
+    p->device = sw__device_use(d);
     sw_status st = sw__params_layout(g, d->traits, p);
     for (int k = 0; k < SW__VAR_KINDS && st == SW_OK; k++)
         if (p->bytes[k]) st = d->backend->alloc(d->dev, p->bytes[k], &p->buffer[k]);
@@ -204,6 +219,7 @@ void sw_params_free(sw_params *p)
     for (int k = 0; k < SW__VAR_KINDS; k++)
         if (p->buffer[k]) p->device->backend->release(p->device->dev, p->buffer[k]);
     sw__params_layout_free(p);
+    sw_device_close(p->device);
     sw__free(p);
 }
 

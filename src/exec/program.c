@@ -25,6 +25,7 @@ void sw_program_free(sw_program *p)
     sw__free(p->staging);
     sw__free(p->trace);
     sw__arena_free(&p->arena);
+    sw_device_close(p->device);
     sw__free(p);
 }
 
@@ -68,7 +69,7 @@ sw_status sw_program_set(sw_program *p, int input, sw_dtype type, const void *sr
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_set: the program is NULL");
     SW_TRY(check_slot(p->inputs, p->n_inputs, input, src, n, type, "input"));
     const sw__io_slot *s = &p->inputs[input];
-    return sw__write_elements(p->device, s->bind.buffer, s->bind.offset, s->stored, src, type, (size_t)n, p->staging);
+    return sw__write_input(p->device, &s->bind, s->stored, src, type, (size_t)n, p->staging);
 }
 
 sw_status sw_program_get(sw_program *p, int output, sw_dtype type, void *dst, int64_t n)
@@ -87,10 +88,17 @@ sw_status sw_program_output_info(const sw_program *p, int output, sw_var_info *o
     return SW_OK;
 }
 
-sw_status sw__program_build(sw_program *p)
+sw_status sw_program_build(sw_program *p)
 {
+    if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_build: the program is NULL");
     if (p->ready) return SW_OK;
-    if (p->device->backend->build) SW_TRY(p->device->backend->build(p->device->dev));
+    const sw__backend *b = p->device->backend;
+    if (b->build) SW_TRY(b->build(p->device->dev));
+    for (uint32_t i = 0; b->plan_ready && i < p->n_launches; i++) {
+        const sw__launch *l = &p->launches[i];
+        const sw_status st = b->plan_ready(p->device->dev, l->built);
+        if (st != SW_OK) return sw__prefix(st, "%s '%s'", l->kind, l->name);
+    }
     p->ready = true;
     return SW_OK;
 }
@@ -144,17 +152,25 @@ static sw_status record(sw_program *p)
 static sw_status run_once(sw_program *p)
 {
     const sw__backend *b = p->device->backend;
-    if (p->profile || p->runs == 0 || !b->record_begin) return launch_all(p);
-    if (!p->recording) SW_TRY(record(p));
+    if (p->profile || p->runs == 0 || !b->record_begin || p->not_recorded) return launch_all(p);
+    if (!p->recording) {
+        const sw_status st = record(p); /* runs nothing */
+        if (st == SW_ERR_UNSUPPORTED) {
+            p->not_recorded = true;
+            sw__log(SW_LOG_INFO, "%s", sw_error());
+            return launch_all(p);
+        }
+        SW_TRY(st);
+    }
     return b->replay(p->device->dev, p->recording);
 }
 
 sw_status sw_program_run(sw_program *p)
 {
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
-    SW_TRY(sw__program_build(p));
+    SW_TRY(sw_program_build(p));
     SW_TRY(run_once(p));
-    p->runs++;
+    if (p->runs++ > 0) p->device->looping = true;
     if (p->runs % SW__RUNS_AHEAD != 0) return SW_OK; /* whoever reads a result waits for it */
     return p->device->backend->sync(p->device->dev);
 }

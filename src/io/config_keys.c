@@ -196,14 +196,14 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "steps between log lines" },
     },
     [SW_KEY_PRECISION] = {
-        .info = { .name = "precision", .group = "control", .type = SW_KEY_CHOICE, .fallback = "f32", .choices = "f32",
-                  .help = "arithmetic" },
-        .later = "tf32|bf16|f16",
+        .info = { .name = "precision", .group = "control", .type = SW_KEY_CHOICE, .fallback = "f32", .choices = "f32|tf32",
+                  .help = "arithmetic; tf32: products and convolutions round their inputs for NVIDIA's tensor cores" },
+        .later = "bf16|f16",
     },
     [SW_KEY_DEVICE] = {
         .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto",
                   .may_be_auto = true, .may_change = true,
-                  .help = "device: auto, cpu, ref" },
+                  .help = "device: auto, cpu, cuda:0, opencl:0, ref" },
     },
     [SW_KEY_THREADS] = {
         .info = { .name = "threads", .group = "control", .type = SW_KEY_INT, .fallback = "auto", .least = 1,
@@ -232,6 +232,11 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_KERNELS] = {
         .info = { .name = "kernels", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
                   .help = "folder of a GPU's kernels, as `swoop kernels` writes it: nothing is compiled" },
+    },
+    [SW_KEY_NO_TUNE] = {
+        .info = { .name = "no_tune", .group = "control", .type = SW_KEY_BOOL, .fallback = "false", .may_change = true,
+                  .help = "do not measure which of a GPU's kernels are the fastest" },
+        .alone = "true",
     },
     [SW_KEY_PROJECT] = {
         .info = { .name = "project", .group = "output", .type = SW_KEY_STRING, .fallback = "runs",

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -294,7 +295,7 @@ static bool write_entry(const char *path, char *temporary, const header *h, cons
     return false;
 }
 
-static sw_status put_in(const char *folder, const char *key, size_t key_bytes, const void *bytes, size_t n)
+static sw_status put_in(const char *folder, const char *key, size_t key_bytes, const void *bytes, size_t n, bool *kept)
 {
     header h;
     char *path;
@@ -308,21 +309,46 @@ static sw_status put_in(const char *folder, const char *key, size_t key_bytes, c
     h.checksum = XXH3_64bits(bytes, n);
     char *const temporary = sw__asprintf("%s.XXXXXX", path);
     sw_status st = temporary != NULL ? SW_OK : sw__no_memory(strlen(path) + 8, "a file name");
-    if (st == SW_OK && write_entry(path, temporary, &h, bytes)) st = make_room(folder, strrchr(path, '/') + 1, limit);
+    *kept = st == SW_OK && write_entry(path, temporary, &h, bytes);
+    if (*kept) st = make_room(folder, strrchr(path, '/') + 1, limit);
     sw__free(temporary);
     sw__free(path);
     return st;
 }
 
-sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *bytes, size_t n)
+sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *bytes, size_t n, bool *kept)
 {
     char *folder;
+    bool unused;
+    if (kept == NULL) kept = &unused;
+    *kept = false;
     if (limit_bytes() == 0) return SW_OK;
     SW_TRY(cache_folder(&folder));
     if (folder == NULL) return SW_OK;
     sw_status st = SW_OK;
-    if (make_folder(folder)) st = put_in(folder, key_text, key_bytes, bytes, n);
+    if (make_folder(folder)) st = put_in(folder, key_text, key_bytes, bytes, n, kept);
     else log_off(folder, strerror(errno));
     sw__free(folder);
     return st;
+}
+
+/* ---- lock -------------------------------------------------------------------------------------------------------- */
+
+int sw__kcache_lock(void)
+{
+    char *folder = NULL;
+    if (limit_bytes() == 0 || cache_folder(&folder) != SW_OK || folder == NULL) return -1;
+    char *const path = make_folder(folder) ? sw__asprintf("%s/lock", folder) : NULL;
+    const int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600) : -1;
+    int code = 0;
+    while (fd >= 0 && (code = flock(fd, LOCK_EX)) != 0 && errno == EINTR) {}
+    if (fd < 0 || code != 0) sw__log(SW_LOG_INFO, "kernel cache: %s: cannot lock it: %s", folder, strerror(errno));
+    sw__free(path);
+    sw__free(folder);
+    return fd;
+}
+
+void sw__kcache_unlock(int lock)
+{
+    if (lock >= 0) close(lock); /* which ends the lock */
 }

@@ -12,6 +12,12 @@
 
 /* A copy of what was put under this key (sw__free); *bytes NULL: there is none. */
 sw_status sw__kcache_get(const char *key_text, size_t key_bytes, void **bytes, size_t *n);
-sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *bytes, size_t n);
+/* kept: NULL, or whether it is there now. */
+sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *bytes, size_t n, bool *kept);
+
+/* For whoever reads an entry to put it back changed: between lock and unlock no other process does. -1, where the folder
+ * takes no locks: unlock takes that too. */
+int sw__kcache_lock(void);
+void sw__kcache_unlock(int lock);
 
 #endif

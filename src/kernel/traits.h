@@ -8,6 +8,7 @@
 /* A tensor in memory as a backend is told of it. Strides in elements; 0 on expanded axes. */
 typedef struct sw__desc {
     uint8_t dtype, rank;
+    uint16_t align; /* of an op that is planned: bytes (at most 16) that divide where it begins; 0: as a storage, 16 */
     int64_t dim[SW_MAX_RANK], stride[SW_MAX_RANK];
 } sw__desc;
 

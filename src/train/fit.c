@@ -10,6 +10,8 @@ typedef struct fit {
     const sw_dataset *data;
     const sw_fit_options *o;
     sw_loader *loader;
+    sw_batch next;           /* with `ahead`: the batch that comes next, which the device has already */
+    bool ahead;
     sw__fit_state s;
     int64_t epochs;          /* to run in all; INT64_MAX where steps or time decide */
     int64_t epoch_steps, total_steps; /* total 0: unknown (time decides) */
@@ -103,11 +105,45 @@ static sw_status checkpoint(fit *f)
 
 /* ---- one step -------------------------------------------------------------------------------------------------------------- */
 
+static sw_status next_batch(fit *f, sw_batch *b)
+{
+    if (f->ahead) {
+        *b = f->next;
+        f->ahead = false;
+        return SW_OK;
+    }
+    SW_TRY(sw_loader_next(f->loader, b));
+    return b->n ? sw__trainer_send(f->t, b->x, b->y, b->n) : SW_OK;
+}
+
+/* The batch after the one that is at work, on its way before anybody waits for that. If it cannot be read, that is told
+ * when its turn comes: the loader fails again. */
+static sw_status send_ahead(fit *f)
+{
+    if (f->o->steps > 0 && f->t->step + f->s.skipped + 1 >= f->o->steps) return SW_OK;
+    if (sw_loader_next(f->loader, &f->next) != SW_OK) return SW_OK;
+    if (f->next.n) SW_TRY(sw__trainer_send(f->t, f->next.x, f->next.y, f->next.n));
+    f->ahead = true;
+    return SW_OK;
+}
+
+/* The batch of the last step again: another may lie in its memory. */
+static sw_status diagnose(fit *f, char *where, size_t size)
+{
+    sw_batch b;
+    sw_loader_position before = f->s.at;
+    before.batch--;
+    f->ahead = false;
+    SW_TRY(sw_loader_seek(f->loader, before));
+    SW_TRY(sw_loader_next(f->loader, &b));
+    return sw__diagnose(f->t, b.x, b.y, b.n, where, size);
+}
+
 /* The loss was NaN or infinite: the optimiser has left the weights alone. Says where it began; stops unless told not to. */
-static sw_status not_finite(fit *f, const sw_batch *b, double loss)
+static sw_status not_finite(fit *f, double loss)
 {
     char where[512];
-    const sw_status st = sw__diagnose(f->t, b->x, b->y, b->n, where, sizeof where);
+    const sw_status st = diagnose(f, where, sizeof where);
     if (st != SW_OK) snprintf(where, sizeof where, "the search for its origin failed: %.400s", sw_error());
     f->s.skipped++;
     sw_event e = describe(f, SW_EVENT_NOT_FINITE);
@@ -135,10 +171,13 @@ static bool steps_are_done(const fit *f)
 static sw_status step(fit *f, const sw_batch *b)
 {
     double loss, correct;
-    SW_TRY(sw__trainer_step(f->t, b->x, b->y, b->n, &loss, &correct));
-    f->s.at = sw_loader_tell(f->loader);
+    SW_TRY(sw__trainer_launch(f->t, b->n));
+    const sw_loader_position after = sw_loader_tell(f->loader);
+    SW_TRY(send_ahead(f));
+    SW_TRY(sw__trainer_read(f->t, b->n, &loss, &correct));
+    f->s.at = after;
     f->saved = false;
-    if (!isfinite(loss)) return not_finite(f, b, loss);
+    if (!isfinite(loss)) return not_finite(f, loss);
     f->s.loss_sum += loss * (double)b->n;
     f->s.correct += (int64_t)correct;
     f->s.samples += b->n;
@@ -241,7 +280,7 @@ static sw_status run_epoch(fit *f)
             const bool whole = f->s.at.batch >= f->epoch_steps;
             return f->s.samples > 0 ? end_epoch(f, whole) : SW_OK;
         }
-        SW_TRY(sw_loader_next(f->loader, &b));
+        SW_TRY(next_batch(f, &b));
         if (b.n == 0) return end_epoch(f, true);
         SW_TRY(step(f, &b));
     }
@@ -269,6 +308,20 @@ static void set_totals(fit *f)
     f->epochs = o->epochs > 0 ? o->epochs : o->steps > 0 || o->time > 0 ? INT64_MAX : 1;
     f->total_steps = f->epochs == INT64_MAX ? 0 : sw__steps_of(f->epochs, f->epoch_steps);
     if (o->steps > 0) f->total_steps = f->total_steps > 0 ? SW_MIN(o->steps, f->total_steps) : o->steps;
+}
+
+/* Every program that this fit will run, so that their kernels are built together, and none in the middle. */
+static sw_status make_programs(const fit *f)
+{
+    sw_trainer *const t = f->t;
+    const bool whole_epochs = f->total_steps == 0 || f->total_steps >= f->epoch_steps;
+    SW_TRY(sw__trainer_programs(t, SW__TRAIN, sw_dataset_about(f->data)->count, t->o.batch,
+                                f->o->drop_last || !whole_epochs));
+    if (f->o->valid) {
+        const int64_t count = sw_dataset_about(f->o->valid)->count;
+        SW_TRY(sw__trainer_programs(t, SW__EVAL, count, sw__eval_batch(t, count), false));
+    }
+    return sw__trainer_build(t);
 }
 
 /* What must be as it was, so that the resumed fit goes on with the same samples in the same order. */
@@ -373,6 +426,8 @@ sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_op
         set_totals(&f);
         begin(&f);
         if (o->resume) st = resume(&f);
+        if (st == SW_OK && !finished(&f)) st = make_programs(&f);
+        f.started = f.epoch_started = sw__now(); /* what is compiled first is no training */
     }
     if (st == SW_OK && o->checkpoint && !o->resume) st = checkpoint(&f); /* a kill in the first epoch can be resumed too */
     while (st == SW_OK && !finished(&f)) st = run_epoch(&f);

@@ -18,6 +18,7 @@ typedef struct run {
     sw__run_files files;
     const char *why;           /* the device was chosen; "": the user did */
     const char *write_kernels; /* NULL, or the folder of sw_run_kernels */
+    bool tune;                 /* sw_run_tune */
     sw__model_about about;
     sw__text info;
     char resume[SW__PATH]; /* folder, or "" */
@@ -253,31 +254,37 @@ static sw_status load_weights(run *r)
     return sw_trainer_load(r->trainer, init, prefixed ? "init." : NULL);
 }
 
+sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, sw_trainer_options *out)
+{
+    const char *model = sw_config_text(c, SW_KEY_MODEL);
+    if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
+    *out = (sw_trainer_options){
+        .model_name = model,
+        .loss = loss_of(c),
+        .optimizer = optimizer_of(c),
+        .batch = sw_config_int(c, SW_KEY_BATCH_SIZE),
+        .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
+        .seed = (uint64_t)sw_config_int(c, SW_KEY_SEED),
+        .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
+    };
+    find_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
+    return SW_OK;
+}
+
 static sw_status make_trainer(run *r)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
-    const char *model = sw_config_text(r->c, SW_KEY_MODEL);
-    if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
-    const sw_optimizer optimizer = optimizer_of(r->c);
-    sw_trainer_options o = {
-        .model_name = model,
-        .loss = loss_of(r->c),
-        .optimizer = optimizer,
-        .schedule = schedule_of(r),
-        .batch = sw_config_int(r->c, SW_KEY_BATCH_SIZE),
-        .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
-        .seed = (uint64_t)sw_config_int(r->c, SW_KEY_SEED),
-        .profile = sw_config_int(r->c, SW_KEY_PROFILE) > 0,
-    };
-    find_scheme(sw_config_text(r->c, SW_KEY_INIT), &o.init);
+    sw_trainer_options o;
+    SW_TRY(sw__run_trainer_options(r->c, d, &o));
+    o.schedule = schedule_of(r);
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
     char shape[96];
     sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
     const sw_status st = sw_trainer_prepare(r->trainer, r->train);
-    if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", model, shape);
+    if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", o.model_name, shape);
     SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
-    return choose(r, SW_KEY_LR, "%.17g", optimizer.lr);
+    return choose(r, SW_KEY_LR, "%.17g", o.optimizer.lr);
 }
 
 static int64_t count_parameters(sw_params *p)
@@ -369,7 +376,9 @@ static sw_status open_all(run *r)
     const char *const kernels = sw_config_text(c, SW_KEY_KERNELS);
     const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
                                                                                      : (int)sw_config_int(c, SW_KEY_THREADS),
-                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels};
+                                      .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels,
+                                      .no_tune = sw_config_bool(c, SW_KEY_NO_TUNE), .tune_all = r->tune,
+                                      .tf32 = strcmp(sw_config_text(c, SW_KEY_PRECISION), "tf32") == 0};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
     if (sw_config_is_auto(c, SW_KEY_DEVICE)) {
         const char *wish = getenv("SWOOP_DEVICE");
@@ -465,13 +474,24 @@ sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *
     return st;
 }
 
-/* Whole batches, and the last one of a data set if it is smaller. */
-static sw_status compile_sizes(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last)
+/* All that the run would compile, and its kernels. */
+static sw_status compile_all(run *r)
 {
-    sw__batch_program *p = NULL;
-    const int64_t whole = SW_MIN(batch, count), rest = count % whole;
-    SW_TRY(sw__trainer_program(t, mode, whole, &p));
-    return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
+    const sw_config *const c = r->c;
+    if (!strcmp(sw_device_info(r->device)->backend, "cpu"))
+        return sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
+                        sw_device_info(r->device)->id);
+    note_data(r);
+    note_training(r);
+    SW_TRY(sw__trainer_programs(r->trainer, SW__TRAIN, sw_dataset_about(r->train)->count,
+                                sw_config_int(c, SW_KEY_BATCH_SIZE), sw_config_bool(c, SW_KEY_DROP_LAST)));
+    const sw_dataset *const sets[] = {r->val, r->test};
+    for (size_t i = 0; i < SW_COUNT(sets); i++) {
+        if (!sets[i]) continue;
+        const int64_t count = sw_dataset_about(sets[i])->count;
+        SW_TRY(sw__trainer_programs(r->trainer, SW__EVAL, count, sw__eval_batch(r->trainer, count), false));
+    }
+    return sw__trainer_build(r->trainer);
 }
 
 sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb)
@@ -479,21 +499,19 @@ sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callback
     if (!c || !folder || !*folder) return sw__fail(SW_ERR_ARGUMENT, "sw_run_kernels: configuration or folder is missing");
     run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .write_kernels = folder};
     sw_status st = open_all(&r);
-    if (st == SW_OK && !strcmp(sw_device_info(r.device)->backend, "cpu"))
-        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device opencl:0",
-                      sw_device_info(r.device)->id);
-    if (st == SW_OK) {
-        note_data(&r);
-        note_training(&r);
-        st = compile_sizes(r.trainer, SW__TRAIN, sw_dataset_about(r.train)->count, sw_config_int(c, SW_KEY_BATCH_SIZE),
-                           sw_config_bool(c, SW_KEY_DROP_LAST));
-    }
-    const sw_dataset *const sets[] = {r.val, r.test};
-    for (size_t i = 0; i < SW_COUNT(sets) && st == SW_OK; i++) {
-        if (!sets[i]) continue;
-        const int64_t count = sw_dataset_about(sets[i])->count;
-        st = compile_sizes(r.trainer, SW__EVAL, count, sw__eval_batch(r.trainer, count), false);
-    }
+    if (st == SW_OK) st = compile_all(&r);
+    run_free(&r);
+    return st;
+}
+
+sw_status sw_run_tune(sw_config *c, const sw_run_callbacks *cb, sw_tune_result *out)
+{
+    if (!c || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_tune: configuration or out is NULL");
+    *out = (sw_tune_result){0};
+    run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .tune = true};
+    sw_status st = open_all(&r);
+    if (st == SW_OK) st = compile_all(&r);
+    if (st == SW_OK) st = sw_device_tuned(r.device, out);
     run_free(&r);
     return st;
 }

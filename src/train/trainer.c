@@ -1,7 +1,7 @@
 /* trainer.c: from options and a data set's shapes to programs, and one step, evaluation or prediction with them.
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
-#include "graph/graph.h"
+#include "exec/exec.h"
 #include <math.h>
 
 sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
@@ -12,14 +12,14 @@ sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer *
     if (o->batch < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: batch is %lld", (long long)o->batch);
     sw_trainer *t = sw__calloc(1, sizeof *t);
     if (!t) return sw__no_memory(sizeof *t, "a trainer");
-    t->device = d;
+    t->device = sw__device_use(d);
     t->o = *o;
     t->o.optimizer = sw_optimizer_resolved(&o->optimizer);
     t->o.optimizer.skip_nonfinite = true; /* a NaN must not reach the weights: fit says where it came from */
     if (t->o.batch == 0) t->o.batch = 64;
     t->schedule_lr = t->o.optimizer.lr;
     if (o->model_name && !(t->model_name = sw__strdup(o->model_name))) {
-        sw__free(t);
+        sw_trainer_free(t);
         return sw__no_memory(strlen(o->model_name), "a model's name");
     }
     t->o.model_name = t->model_name;
@@ -33,6 +33,7 @@ void sw_trainer_free(sw_trainer *t)
     for (int i = 0; i < t->n_programs; i++) sw_program_free(t->programs[i].program);
     sw_params_free(t->params);
     sw__free(t->model_name);
+    sw_device_close(t->device);
     sw__free(t);
 }
 
@@ -153,7 +154,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     sw_status st = SW_OK;
     if (!t->params) st = sw_params_new(t->device, g, t->o.seed, &t->params);
     *p = (sw__batch_program){.mode = mode, .n = n};
-    const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN};
+    const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN, .build_later = true};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
     sw_graph_free(g);
     SW_TRY(st);
@@ -190,6 +191,20 @@ sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch
     return SW_OK;
 }
 
+sw_status sw__trainer_programs(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last)
+{
+    sw__batch_program *p = NULL;
+    const int64_t whole = SW_MIN(batch, count), rest = count % whole;
+    SW_TRY(sw__trainer_program(t, mode, whole, &p));
+    return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
+}
+
+sw_status sw__trainer_build(sw_trainer *t)
+{
+    for (int i = 0; i < t->n_programs; i++) SW_TRY(sw_program_build(t->programs[i].program));
+    return SW_OK;
+}
+
 static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d)
 {
     bool same = t->x_rank == d->x_rank && t->x_dtype == d->x_dtype;
@@ -205,7 +220,7 @@ static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d
     return SW_OK;
 }
 
-static void take_shapes(sw_trainer *t, const sw_dataset_info *d)
+void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
 {
     t->x_dtype = d->x_dtype;
     t->x_rank = d->x_rank;
@@ -234,7 +249,7 @@ sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
 {
     const sw_dataset_info *about = sw_dataset_about(d);
     if (t->prepared) return check_same_shapes(t, about);
-    take_shapes(t, about);
+    sw__trainer_shapes(t, about);
     if (t->target == SW_TARGET_NONE) { /* to predict on: the outputs must be known from elsewhere */
         if (t->outputs < 1 || mode != SW__PREDICT)
             return sw__fail(SW_ERR_DATA, "%s: it has no labels%s", about->name,
@@ -314,13 +329,25 @@ static sw_status read_scalar(sw_program *p, int output, double *value)
     return output < 0 ? SW_OK : sw_program_get(p, output, SW_F64, value, 1);
 }
 
-sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss, double *correct)
+sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n)
 {
     sw__batch_program *p = NULL;
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
-    SW_TRY(sw__trainer_set_batch(p, t, x, y));
+    return sw__trainer_set_batch(p, t, x, y);
+}
+
+sw_status sw__trainer_launch(sw_trainer *t, int64_t n)
+{
+    sw__batch_program *p = NULL;
+    SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(set_scalars(t, p));
-    SW_TRY(sw_program_run(p->program));
+    return sw_program_run(p->program);
+}
+
+sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct)
+{
+    sw__batch_program *p = NULL;
+    SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(read_scalar(p->program, p->loss, loss));
     SW_TRY(read_scalar(p->program, p->correct, correct));
     if (isfinite(*loss)) t->step++;
@@ -332,7 +359,9 @@ sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n
     if (!t || !t->prepared) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_step: call sw_trainer_prepare first");
     if (n < 1) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_step: %lld samples, but one is the least", (long long)n);
     double value = 0, correct = 0;
-    SW_TRY(sw__trainer_step(t, x, y, n, &value, &correct));
+    SW_TRY(sw__trainer_send(t, x, y, n));
+    SW_TRY(sw__trainer_launch(t, n));
+    SW_TRY(sw__trainer_read(t, n, &value, &correct));
     if (loss) *loss = value;
     return SW_OK;
 }
@@ -374,6 +403,7 @@ sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *ou
     if (about->target == SW_TARGET_NONE) return sw__fail(SW_ERR_DATA, "%s: no labels to evaluate against", about->name);
     if (t->target != SW_TARGET_CLASS) confusion = NULL;
     const int64_t batch = sw__eval_batch(t, about->count);
+    SW_TRY(sw__trainer_programs(t, SW__EVAL, about->count, batch, false));
     sw_loader *loader = NULL;
     sw_metrics sum = {0};
     float *outputs = NULL;

@@ -75,14 +75,22 @@ static inline int64_t sw__steps_of(int64_t epochs, int64_t epoch_steps)
 /* mode: what the first program is for. Variables made for evaluation have no optimiser state: sw_compile refuses to train
  * from them later. */
 sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode);
+void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d); /* as prepare does first: enough for a graph */
 sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program **out);
 /* Builds the model's graph for n samples; outputs "loss", "correct", "output" as the mode has them. */
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);
+/* The programs for `count` samples in batches: whole ones, and the last if it is smaller and not dropped. Their kernels are
+ * built by trainer_build, all in one go, or by the first run. */
+sw_status sw__trainer_programs(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last);
+sw_status sw__trainer_build(sw_trainer *t);
 sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y);
 int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
-/* A step with its counts: *correct is 0 where there are no classes. Does not judge the loss. */
-sw_status sw__trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss, double *correct);
+/* A step in three: a batch is sent, the step on the last n that were sent is launched, and its counts are read: *correct is
+ * 0 where there are no classes; the loss is not judged. The next batch may be sent before the counts are read. */
+sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n);
+sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
+sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);
 
 /* ---- fit.c ---- */
 /* The figure that decides which epoch is the best: a known one, and one that this data has. After prepare. */

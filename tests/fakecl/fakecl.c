@@ -5,6 +5,7 @@
 #include <CL/cl.h>
 
 #include "fakecl.h"
+#include "fakecl_order.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -132,6 +133,7 @@ static int gone(int kind, const void *object)
     for (int i = 0; i < SLOTS && !found; i++) {
         if (objects[i].object != object || objects[i].kind != kind) continue;
         found = 1;
+        order_forget(object);
         objects[i].object = NULL;
         state.live[kind]--;
         state.bytes -= objects[i].bytes;
@@ -214,36 +216,92 @@ PASS(clBuildProgram,
      (cl_program p, cl_uint n, const cl_device_id *d, const char *options,
       void (CL_CALLBACK *notify)(cl_program, void *), void *user),
      (p, n, d, options, notify, user))
-PASS(clEnqueueFillBuffer,
-     (cl_command_queue q, cl_mem m, const void *pattern, size_t size, size_t at, size_t bytes, cl_uint n,
-      const cl_event *wait, cl_event *event),
-     (q, m, pattern, size, at, bytes, n, wait, event))
-PASS(clEnqueueReadBuffer,
-     (cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes, void *to, cl_uint n, const cl_event *wait,
-      cl_event *event),
-     (q, m, block, at, bytes, to, n, wait, event))
-EXPORT cl_int CL_API_CALL clEnqueueWriteBuffer(cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes,
-                                               const void *from, cl_uint n, const cl_event *wait, cl_event *event)
+
+/* A command that the real library took: its event is an object, and its place in the order is kept. */
+static cl_int taken(cl_int code, const order_command *c)
 {
-    const cl_int told = verdict("clEnqueueWriteBuffer");
-    if (told != CL_SUCCESS) return told;
-    const cl_int code = REAL(clEnqueueWriteBuffer, (q, m, block, at, bytes, from, n, wait, event));
-    if (code == CL_SUCCESS && event != NULL) made(FAKECL_EVENT, *event, 0);
+    if (code != CL_SUCCESS) return code;
+    if (c->event != NULL) made(FAKECL_EVENT, *c->event, 0);
+    pthread_mutex_lock(&lock);
+    order_enqueued(&state, c);
+    pthread_mutex_unlock(&lock);
     return code;
 }
+
+#define COMMAND(name, parameters, args, ...)                                                                           \
+    EXPORT cl_int CL_API_CALL name parameters                                                                          \
+    {                                                                                                                  \
+        const cl_int told_ = verdict(#name);                                                                           \
+        return told_ != CL_SUCCESS ? told_ : taken(REAL(name, args), &(order_command){                                 \
+            .queue = q, .n_wait = n, .wait = wait, .event = event, __VA_ARGS__ });                                     \
+    }
+
+COMMAND(clEnqueueFillBuffer,
+        (cl_command_queue q, cl_mem m, const void *pattern, size_t size, size_t at, size_t bytes, cl_uint n,
+         const cl_event *wait, cl_event *event),
+        (q, m, pattern, size, at, bytes, n, wait, event), .use = { { m, 1 } })
+COMMAND(clEnqueueReadBuffer,
+        (cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes, void *to, cl_uint n,
+         const cl_event *wait, cl_event *event),
+        (q, m, block, at, bytes, to, n, wait, event), .blocks = block, .use = { { m, 0 } })
+COMMAND(clEnqueueWriteBuffer,
+        (cl_command_queue q, cl_mem m, cl_bool block, size_t at, size_t bytes, const void *from, cl_uint n,
+         const cl_event *wait, cl_event *event),
+        (q, m, block, at, bytes, from, n, wait, event), .blocks = block, .from = from, .use = { { m, 1 } })
+COMMAND(clEnqueueCopyBuffer,
+        (cl_command_queue q, cl_mem m, cl_mem to, size_t at, size_t to_at, size_t bytes, cl_uint n,
+         const cl_event *wait, cl_event *event),
+        (q, m, to, at, to_at, bytes, n, wait, event), .use = { { m, 0 }, { to, 1 } })
+COMMAND(clEnqueueUnmapMemObject,
+        (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait, cl_event *event),
+        (q, m, at, n, wait, event), .from = at, .unmaps = 1)
+
 EXPORT void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool block, cl_map_flags flags, size_t at,
                                             size_t bytes, cl_uint n, const cl_event *wait, cl_event *event, cl_int *code)
 {
-    const cl_int told = verdict("clEnqueueMapBuffer");
-    if (told == CL_SUCCESS) return REAL(clEnqueueMapBuffer, (q, m, block, flags, at, bytes, n, wait, event, code));
-    if (code != NULL) *code = told;
-    return NULL;
+    cl_int own = verdict("clEnqueueMapBuffer");
+    void *const to = own == CL_SUCCESS ? REAL(clEnqueueMapBuffer, (q, m, block, flags, at, bytes, n, wait, event, &own))
+                                       : NULL;
+    taken(own, &(order_command){ .queue = q, .blocks = block, .n_wait = n, .wait = wait, .event = event });
+    if (code != NULL) *code = own;
+    return to;
 }
-PASS(clEnqueueUnmapMemObject, (cl_command_queue q, cl_mem m, void *at, cl_uint n, const cl_event *wait, cl_event *event),
-     (q, m, at, n, wait, event))
-PASS(clFinish, (cl_command_queue q), (q))
-PASS(clWaitForEvents, (cl_uint n, const cl_event *events), (n, events))
-PASS(clSetKernelArg, (cl_kernel k, cl_uint i, size_t size, const void *value), (k, i, size, value))
+
+EXPORT cl_int CL_API_CALL clFinish(cl_command_queue q)
+{
+    const cl_int told = verdict("clFinish"), code = told != CL_SUCCESS ? told : REAL(clFinish, (q));
+    pthread_mutex_lock(&lock);
+    if (code == CL_SUCCESS) order_finished(&state, q);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+EXPORT cl_int CL_API_CALL clFlush(cl_command_queue q)
+{
+    const cl_int told = verdict("clFlush"), code = told != CL_SUCCESS ? told : REAL(clFlush, (q));
+    pthread_mutex_lock(&lock);
+    if (code == CL_SUCCESS) order_flushed(q);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+EXPORT cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *events)
+{
+    const cl_int told = verdict("clWaitForEvents"), code = told != CL_SUCCESS ? told : REAL(clWaitForEvents, (n, events));
+    pthread_mutex_lock(&lock);
+    if (code == CL_SUCCESS) order_waited(&state, n, events);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+EXPORT cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
+{
+    const cl_int told = verdict("clSetKernelArg"), code = told != CL_SUCCESS ? told : REAL(clSetKernelArg, (k, i, size, value));
+    pthread_mutex_lock(&lock);
+    if (code == CL_SUCCESS) order_argument(k, i, size, value);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
 
 /* Groups that the device as it is told about would not take. */
 static int is_too_large(cl_uint dimensions, const size_t *local)
@@ -260,9 +318,8 @@ EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k
     const cl_int told = verdict("clEnqueueNDRangeKernel");
     if (told != CL_SUCCESS) return told;
     if (is_too_large(dimensions, local)) return CL_INVALID_WORK_GROUP_SIZE;
-    const cl_int code = REAL(clEnqueueNDRangeKernel, (q, k, dimensions, offset, global, local, n, wait, event));
-    if (code == CL_SUCCESS && event != NULL) made(FAKECL_EVENT, *event, 0);
-    return code;
+    return taken(REAL(clEnqueueNDRangeKernel, (q, k, dimensions, offset, global, local, n, wait, event)),
+                 &(order_command){ .queue = q, .n_wait = n, .wait = wait, .event = event, .kernel = k });
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
@@ -307,6 +364,7 @@ EXPORT cl_int CL_API_CALL clGetDeviceInfo(cl_device_id d, cl_device_info what, s
     if (what == CL_DEVICE_GLOBAL_MEM_SIZE) limit(to, size, state.memory);
     if (what == CL_DEVICE_MAX_MEM_ALLOC_SIZE) limit(to, size, state.max_alloc);
     if (what == CL_DEVICE_TYPE && state.gpu) limit(to, size, CL_DEVICE_TYPE_GPU);
+    if (what == CL_DEVICE_HOST_UNIFIED_MEMORY && state.gpu) memset(to, 0, size);
     if (what == CL_DEVICE_EXTENSIONS && state.no_fp64) without(to, "cl_khr_fp64");
     for (size_t i = 0; what == CL_DEVICE_MAX_WORK_ITEM_SIZES && state.max_group > 0 && i < size / sizeof(size_t); i++)
         if (((size_t *)to)[i] > state.max_group) ((size_t *)to)[i] = state.max_group;

@@ -18,7 +18,7 @@ typedef struct fakecl {
     long lose_at;           /* from this call on, counted over all calls from now, every one fails; 0 never */
     int lose_code;
     size_t units, max_group, local, memory, max_alloc; /* what the device says instead; 0: the truth */
-    int no_fp64, gpu;       /* gpu: it says that it is one */
+    int no_fp64, gpu;       /* gpu: it says that it is one, with memory of its own */
     /* to be read */
     long calls;             /* since the last reset */
     struct { const char *name; long calls; } name[FAKECL_NAMES];
@@ -26,6 +26,11 @@ typedef struct fakecl {
     long live[FAKECL_KINDS];
     long faults;            /* objects released that are not there */
     size_t bytes;           /* of live buffers: above `memory`, creating one fails */
+    /* of the order of commands (fakecl_order.h) */
+    long races;             /* uses of memory that nothing orders after the last one */
+    long unflushed;         /* waits for another queue's command that was never flushed */
+    long across;            /* waits of a queue for another one's commands */
+    long waits;             /* of the host, for what it did not know to be over; blocking reads and writes not counted */
 } fakecl;
 
 typedef fakecl *(*fakecl_control_function)(void);

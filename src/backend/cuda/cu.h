@@ -77,7 +77,10 @@ typedef struct sw__nvml_utilization { unsigned gpu, memory; } sw__nvml_utilizati
 #define SW_CU_DRIVER 12000
 #define SW_CU_DRIVER_TEXT "a driver for CUDA 12.0 or later (525.60 and up)"
 
-/* X(name as exported, since which CUDA, parameters); all of them are needed. */
+/* X(name as exported, since which CUDA, parameters). All of them are needed, save those of SW_CU_OPTIONAL, which are NULL
+ * where a driver lacks them. */
+#define SW_CU_OPTIONAL(X)                                                                                              \
+    X(cuFuncGetParamInfo, 12040, (sw__cu_function function, size_t index, size_t *offset, size_t *size))
 #define SW_CU_FUNCTIONS(X)                                                                                             \
     X(cuInit, 2000, (unsigned flags))                                                                                  \
     X(cuDriverGetVersion, 2020, (int *version))                                                                        \
@@ -156,7 +159,7 @@ typedef struct sw__nvml_utilization { unsigned gpu, memory; } sw__nvml_utilizati
     X(nvmlDeviceGetClockInfo, 5000, (sw__nvml_device device, sw__cu_choice clock, unsigned *mhz))
 
 #define SW_CU_POINTER(name, since, parameters) sw__cu_result(*name) parameters;
-typedef struct sw__cu_api { SW_CU_FUNCTIONS(SW_CU_POINTER) } sw__cu_api;
+typedef struct sw__cu_api { SW_CU_FUNCTIONS(SW_CU_POINTER) SW_CU_OPTIONAL(SW_CU_POINTER) } sw__cu_api;
 typedef struct sw__nvrtc_api { SW_NVRTC_FUNCTIONS(SW_CU_POINTER) } sw__nvrtc_api;
 typedef struct sw__nvml_api { SW_NVML_FUNCTIONS(SW_CU_POINTER) } sw__nvml_api;
 #undef SW_CU_POINTER
@@ -180,7 +183,8 @@ typedef struct sw__cu_libraries {
 const sw__cu_libraries *sw__cu_load(void);
 
 /* A library of NVIDIA's opened by name ("libcublasLt.so.%d") for the CUDA major versions that suit the driver, newest
- * first: where the loader finds it, in CUDA_HOME, CUDA_PATH and the usual places. NULL: none; *version is which. */
+ * first: where the loader finds it, in CUDA_HOME, CUDA_PATH and the usual places. NULL: none, or SWOOP_WITHOUT names it;
+ * *version is which. */
 void *sw__cu_open_library(const char *pattern, int newest, int oldest, int *version, char *path, size_t size);
 
 /* ---- devices (cu_devices.c) ---------------------------------------------------------------------------------------- */
@@ -205,13 +209,23 @@ void sw__cu_describe(const sw__cu_entry *e, sw_device_properties *p);
 
 /* ---- the open device ----------------------------------------------------------------------------------------------- */
 
-enum { SW_CU_SMALL_SLOTS = 16, SW_CU_LARGE_SLOTS = 2 };
+/* Pinned memory for little things, used part after part: see cu_upload.c. */
+enum { SW_CU_RING_PARTS = 4 };
+typedef struct sw__cu_ring {
+    char *host;
+    int part;                  /* the one that is being filled, */
+    size_t used;               /* so far */
+    bool busy[SW_CU_RING_PARTS];
+    sw__cu_event left[SW_CU_RING_PARTS]; /* where busy: all that went through the part is done */
+} sw__cu_ring;
 
-/* Pinned memory and what it is on the way to: see cu_upload.c. */
+/* Pinned memory for what is large, and staging memory on the device that it is on the way to. */
+enum { SW_CU_SLOTS = 2 };
 typedef struct sw__cu_slot {
     void *host;
-    sw__cu_address device;     /* 0: small, sent straight to where it belongs */
+    sw__cu_address device;     /* 0: there was no room, it is sent straight to where it belongs */
     size_t bytes;
+    bool busy;                 /* `sent` tells when the pinned memory may be written again */
     sw__cu_event sent, taken;  /* the pinned memory has been read; the device memory has */
 } sw__cu_slot;
 
@@ -227,13 +241,13 @@ typedef struct sw__cu {
     bool check;                /* SWOOP_CHECK: wait after each launch; nothing is recorded */
     bool lost;                 /* an error after which the driver refuses all calls of this process */
     sw__cu_event timer[2];     /* made when first wanted */
-    sw__cu_slot small[SW_CU_SMALL_SLOTS], large[SW_CU_LARGE_SLOTS];
-    unsigned small_turn, large_turn;
+    sw__cu_ring ring;
+    sw__cu_slot slot[SW_CU_SLOTS];
+    unsigned turn;
     uint64_t direct;           /* uploads that found no staging memory on the device: for logs and tests */
     uint64_t replays;
     bool was_checked;          /* gpu.checked when recording began */
-    const char *last;          /* entry of the kernel that was launched last, or what else ran */
-    char last_name[96];
+    const char *last;          /* entry of the kernel that was launched last, or what else ran; NULL: nothing yet */
     void *library;             /* cu_library.c's; NULL: not opened */
     sw__gpu gpu;
 } sw__cu;
@@ -257,8 +271,10 @@ static inline sw__cu_address sw__cu_at(const void *buffer, size_t offset)
 /* cu_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call. */
 sw_status sw__cu_upload(sw__cu *c, sw__cu_address to, const void *src, size_t bytes);
 void sw__cu_upload_end(sw__cu *c);
-/* A piece of pinned memory for small things, free to be written: its events tell when it is free again. */
-sw_status sw__cu_small(sw__cu *c, sw__cu_slot **out);
+/* Pinned memory for at most SW_CU_SMALL bytes on their way through the stream of the work, in either direction. What is
+ * launched with it comes before the next call. */
+#define SW_CU_SMALL ((size_t)64 << 10)
+sw_status sw__cu_small(sw__cu *c, size_t bytes, void **host);
 
 /* cu_record.c */
 sw_status sw__cu_record_begin(sw__cu *c);
@@ -269,6 +285,7 @@ void sw__cu_recording_free(sw__cu *c, void *recording);
 /* cu_library.c: plans for cuBLASLt and cuDNN (gpu.h's `library`), opened when first wanted; and their end, while the
  * context lives. */
 sw_status sw__cu_library(void *dev, sw__gpu_plan *p);
+bool sw__cu_library_has(uint16_t op);
 void sw__cu_library_close(sw__cu *c);
 
 #endif

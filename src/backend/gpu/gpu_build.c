@@ -15,9 +15,11 @@ struct sw__gpu_kernel {
     uint64_t hash;           /* of text */
     char *text, *entry, *wanted_by;
     int users;
-    bool alone, plain;       /* a user's: in a program of its own; and without the prelude */
+    bool alone, plain;       /* in a program of its own; without the prelude (a user's) */
     module *module;          /* NULL: asked for, not built */
     void *handle;
+    sw_status failed;        /* what the last try to build it came to, and why: it keeps no other kernel from being */
+    char *failure;           /* built, and is tried again by itself */
 };
 
 /* ---- asking -------------------------------------------------------------------------------------------------------- */
@@ -36,6 +38,7 @@ static void free_kernel(sw__gpu *g, sw__gpu_kernel *k)
     sw__free(k->text);
     sw__free(k->entry);
     sw__free(k->wanted_by);
+    sw__free(k->failure);
     sw__free(k);
 }
 
@@ -105,7 +108,7 @@ uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k)
 }
 
 sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *file, const sw__gpu_macro *macros, int n,
-                                sw__gpu_kernel **out)
+                                bool alone, sw__gpu_kernel **out)
 {
     const char *const body = sw__portable(file);
     if (body == NULL) return sw__fail(SW_ERR_DEVICE, "there is no portable kernel '%s'", file);
@@ -122,7 +125,7 @@ sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *f
                  body);
     for (int i = 0; i < n; i++) sw__text_add(&text, "#undef %s\n", macros[i].name);
     sw_status st = head.failed || text.failed ? sw__no_memory(text.len, "a kernel's text") : SW_OK;
-    if (st == SW_OK) st = sw__gpu_want(g, wanted_by, text.s, entry, out);
+    if (st == SW_OK) st = want(g, wanted_by, text.s, entry, alone, false, out);
     sw__text_free(&head);
     sw__text_free(&text);
     return st;
@@ -143,7 +146,7 @@ static void add_prelude(const sw__gpu *g, sw__text *t)
 /* Belongs into the program that is being built: that of kernel `only`, or the one which all share that need none. */
 static bool is_due(const sw__gpu_kernel *k, const sw__gpu_kernel *only)
 {
-    return k->module == NULL && (only != NULL ? k == only : !k->alone);
+    return k->module == NULL && (only != NULL ? k == only : !k->alone && k->failed == SW_OK);
 }
 
 /* An entry of a text that an earlier kernel of this program has brought. */
@@ -162,15 +165,15 @@ static void add_kernel(const sw__gpu_kernel *k, sw__text *t)
 
 /* ---- compile errors -------------------------------------------------------------------------------------------------- */
 
-/* The lines around the first "file:line" of a compiler's log, numbered. */
+/* The lines around the first "file:line" or, from NVRTC, "file(line)" of a compiler's log, numbered. */
 static void quote(const char *log, const sw__gpu_kernel *k, sw__text *out)
 {
     char file[64] = "";
     long line = 0;
-    for (const char *p = log; (p = strchr(p, ':')) != NULL; p++) {
+    for (const char *p = log; (p = strpbrk(p, ":(")) != NULL; p++) {
         char *end;
         line = strtol(p + 1, &end, 10);
-        if (end == p + 1 || line <= 0) continue;
+        if (end == p + 1 || line <= 0 || (*p == '(' && *end != ')')) continue;
         const char *s = p;
         while (s > log && strchr(" \n\t\"<>/", s[-1]) == NULL) s--;
         snprintf(file, sizeof file, "%.*s", (int)SW_MIN(p - s, 63), s);
@@ -187,30 +190,50 @@ static void quote(const char *log, const sw__gpu_kernel *k, sw__text *out)
     }
 }
 
-/* Which of the kernels does not compile: each by itself. The message of the failure is replaced. */
-static sw_status blame(sw__gpu *g, sw_status st)
+/* Keeps the present message: the kernel is not built because of it. */
+static void keep_failure(sw__gpu_kernel *k, sw_status st)
 {
+    char *const text = sw__strdup(sw_error());
+    sw__free(k->failure);
+    k->failure = text;
+    k->failed = text != NULL ? st : SW_ERR_MEMORY;
+}
+
+/* Says more about a kernel that the compiler refuses. */
+static sw_status refuse(const sw__gpu *g, const sw__gpu_kernel *k, sw_status st)
+{
+    char log[700];
+    sw__text lines = {0};
+    snprintf(log, sizeof log, "%.699s", sw_error());
+    quote(log, k, &lines);
+    st = sw__fail(st, "%s: kernel %s of %s does not compile: %s%.300s", g->backend, k->entry, k->wanted_by, log,
+                  lines.s != NULL ? lines.s : "");
+    sw__text_free(&lines);
+    return st;
+}
+
+/* Which of the kernels of the program that all share does not compile: each by itself. True: they are marked, so that the
+ * others can be built without them. False: each of them compiles. */
+static bool blame(sw__gpu *g)
+{
+    bool found = false;
     for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
-        if (k->module != NULL || is_there(g, k)) continue;
-        sw__text t = {0}, lines = {0};
+        if (!is_due(k, NULL)) continue;
+        sw__text t = {0};
         void *alone = NULL;
-        if (!k->plain) add_prelude(g, &t);
+        add_prelude(g, &t);
         add_kernel(k, &t);
-        const sw_status mine = t.failed ? SW_ERR_MEMORY : g->driver->compile(g->dev, t.s, &alone);
+        const sw_status st = t.failed ? sw__no_memory(t.len, "a kernel's text") : g->driver->compile(g->dev, t.s, &alone);
         sw__text_free(&t);
-        if (mine == SW_OK) {
+        if (st == SW_OK) {
             g->driver->unload(g->dev, alone);
             continue;
         }
-        char log[700];
-        snprintf(log, sizeof log, "%.699s", sw_error());
-        quote(log, k, &lines);
-        st = sw__fail(mine, "%s: kernel %s of %s does not compile: %s%.300s", g->backend, k->entry, k->wanted_by, log,
-                      lines.s != NULL ? lines.s : "");
-        sw__text_free(&lines);
-        return st;
+        refuse(g, k, st);
+        keep_failure(k, st);
+        found = true;
     }
-    return st;
+    return found;
 }
 
 /* ---- building -------------------------------------------------------------------------------------------------------- */
@@ -230,17 +253,16 @@ static void *from_cache(sw__gpu *g, const char *key, size_t n)
     return handle;
 }
 
-static void to_cache(sw__gpu *g, const char *key, size_t n, void *handle)
+static bool to_cache(sw__gpu *g, const char *key, size_t n, void *handle)
 {
     void *bytes = NULL;
     size_t size = 0;
-    if (g->driver->binary(g->dev, handle, &bytes, &size) != SW_OK) {
-        sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
-        return;
-    }
-    if (sw__kcache_put(key, n, bytes, size) != SW_OK)
-        sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
+    bool kept = false;
+    sw_status st = g->driver->binary(g->dev, handle, &bytes, &size);
+    if (st == SW_OK) st = sw__kcache_put(key, n, bytes, size, &kept);
+    if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: the compiled program is not kept: %s", g->backend, sw_error());
     sw__free(bytes);
+    return kept;
 }
 
 /* All entries, or none: kernels that were asked for stay asked for if one of them fails. */
@@ -265,7 +287,28 @@ static sw_status take_entries(sw__gpu *g, module *m, const sw__gpu_kernel *only)
     return st;
 }
 
-static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, module **out)
+/* Compiles, and keeps what came of it. Whoever asked to be told of this (it may take seconds) is told. */
+static sw_status compile(sw__gpu *g, const sw__text *key, const char *text, int kernels, void **handle)
+{
+    const double start = sw__now();
+    sw_build_event e = {.device = g->name, .kernels = kernels};
+    sw__tell_build(&e);
+    const sw_status st = g->driver->compile(g->dev, text, handle);
+    if (st == SW_OK) {
+        g->compiled++;
+        e.kept = to_cache(g, key->s, key->len, *handle);
+    }
+    e.done = true;
+    e.failed = st != SW_OK;
+    e.seconds = sw__now() - start;
+    sw__tell_build(&e);
+    if (st == SW_OK)
+        sw__log(SW_LOG_INFO, "%s: %d kernels (%zu bytes) compiled for %s in %.1f s%s", g->backend, kernels, strlen(text),
+                g->name, e.seconds, e.kept ? ", kept for the next time" : "");
+    return st;
+}
+
+static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, int kernels, module **out)
 {
     module *const m = sw__calloc(1, sizeof *m);
     if (m == NULL) return sw__no_memory(sizeof *m, "a program of kernels");
@@ -273,20 +316,12 @@ static sw_status make_module(sw__gpu *g, const sw__text *key, const char *text, 
     m->text = XXH3_64bits(text, strlen(text));
     const double start = sw__now();
     m->handle = from_cache(g, key->s, key->len);
-    const bool cached = m->handle != NULL;
-    sw_status st = cached ? SW_OK : g->driver->compile(g->dev, text, &m->handle);
-    if (st != SW_OK) {
-        sw__free(m);
-        return blame(g, st);
-    }
-    if (!cached) {
-        g->compiled++;
-        to_cache(g, key->s, key->len, m->handle);
-    }
-    sw__log(SW_LOG_INFO, "%s: a program of %zu bytes %s in %.0f ms", g->backend, strlen(text),
-            cached ? "loaded" : "compiled", (sw__now() - start) * 1e3);
-    *out = m;
-    return SW_OK;
+    if (m->handle != NULL)
+        sw__log(SW_LOG_INFO, "%s: %d kernels loaded in %.0f ms", g->backend, kernels, (sw__now() - start) * 1e3);
+    const sw_status st = m->handle != NULL ? SW_OK : compile(g, key, text, kernels, &m->handle);
+    if (st == SW_OK) *out = m;
+    else sw__free(m);
+    return st;
 }
 
 /* ---- from a folder (gpu_folder.c) ------------------------------------------------------------------------------------- */
@@ -315,59 +350,81 @@ static sw_status module_from_folder(sw__gpu *g, uint64_t program, module **out)
     return st;
 }
 
-static sw_status build_from_folder(sw__gpu *g)
+static sw_status take_from_folder(sw__gpu *g, sw__gpu_kernel *k)
 {
-    for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
-        uint64_t program = 0;
-        module *m = NULL;
-        if (k->module != NULL) continue;
-        sw_status st = sw__gpu_folder_find(g, k->entry, k->hash, &program);
-        if (st == SW_OK) st = module_from_folder(g, program, &m);
-        if (m != NULL) m->users++;
-        if (st == SW_OK) st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
-        if (st == SW_OK) {
-            k->module = m;
-            continue;
-        }
-        drop_module(g, m);
-        return sw__prefix(st, "%s: kernel of %s", g->backend, k->wanted_by);
+    uint64_t program = 0;
+    module *m = NULL;
+    sw_status st = sw__gpu_folder_find(g, k->entry, k->hash, &program);
+    if (st == SW_OK) st = module_from_folder(g, program, &m);
+    if (m != NULL) m->users++;
+    if (st == SW_OK) st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
+    if (st == SW_OK) {
+        k->module = m;
+        return SW_OK;
     }
-    return SW_OK;
+    drop_module(g, m);
+    return sw__prefix(st, "%s: kernel of %s", g->backend, k->wanted_by);
 }
 
-static sw_status build_program(sw__gpu *g, const sw__gpu_kernel *only)
+/* only: that kernel in a program of its own. NULL: all that share one; *compiler: it is the compiler that refused. */
+static sw_status build_program(sw__gpu *g, const sw__gpu_kernel *only, bool *compiler)
 {
     sw__text key = {0};
-    bool any = false;
+    int n = 0;
     sw__text_put(&key, g->key, sizeof g->key);
     if (only == NULL || !only->plain) add_prelude(g, &key);
     for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
         if (!is_due(k, only)) continue;
-        any = true;
+        n++;
         if (!is_there(g, k)) add_kernel(k, &key);
     }
     module *m = NULL;
     sw_status st = key.failed ? sw__no_memory(key.len, "a program's text") : SW_OK;
-    if (st == SW_OK && any) st = make_module(g, &key, key.s + sizeof g->key, &m);
-    if (st == SW_OK && any) st = take_entries(g, m, only);
-    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
-    if (st == SW_OK && any && g->write_to != NULL) st = sw__gpu_folder_describe(g);
+    if (st == SW_OK && n > 0) {
+        st = make_module(g, &key, key.s + sizeof g->key, n, &m);
+        *compiler = st != SW_OK;
+    }
+    if (st == SW_OK && n > 0) st = take_entries(g, m, only);
+    if (st == SW_OK && n > 0 && g->write_to != NULL) st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
+    if (st == SW_OK && n > 0 && g->write_to != NULL) st = sw__gpu_folder_describe(g);
     sw__text_free(&key);
     drop_module(g, m);
     return st;
 }
 
+static sw_status build_one(sw__gpu *g, sw__gpu_kernel *k)
+{
+    bool compiler = false;
+    if (g->read_from != NULL) return take_from_folder(g, k);
+    const sw_status st = build_program(g, k, &compiler);
+    return compiler ? refuse(g, k, st) : st;
+}
+
 sw_status sw__gpu_build(sw__gpu *g)
 {
-    if (g->read_from != NULL) return build_from_folder(g);
-    SW_TRY(build_program(g, NULL));
-    for (const sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next)
-        if (k->alone && k->module == NULL) SW_TRY(build_program(g, k));
+    bool compiler = false;
+    if (g->read_from == NULL) {
+        sw_status st = build_program(g, NULL, &compiler);
+        if (compiler && blame(g)) st = build_program(g, NULL, &compiler);
+        SW_TRY(st);
+    }
+    for (sw__gpu_kernel *k = g->kernels; k != NULL; k = k->next) {
+        if (k->module != NULL) continue;
+        const sw_status st = build_one(g, k);
+        if (st != SW_OK) keep_failure(k, st);
+        else k->failed = SW_OK;
+    }
     return SW_OK;
 }
 
-sw_status sw__gpu_build_alone(sw__gpu *g, const sw__gpu_kernel *k)
+sw_status sw__gpu_build_alone(sw__gpu *g, sw__gpu_kernel *k)
 {
-    if (k->module != NULL) return SW_OK;
-    return g->read_from != NULL ? build_from_folder(g) : build_program(g, k);
+    return k->module != NULL ? SW_OK : build_one(g, k);
+}
+
+sw_status sw__gpu_kernel_ready(const sw__gpu_kernel *k)
+{
+    if (k->handle != NULL) return SW_OK;
+    return sw__fail(k->failed != SW_OK ? k->failed : SW_ERR_DEVICE, "%s",
+                    k->failure != NULL ? k->failure : "a kernel that is not built yet was to be launched");
 }

@@ -1,12 +1,13 @@
 /* gpu_launch.c: plans (lists of launches): made, run, freed; and waiting, which is when a bad index comes to light.
  * See gpu.h. */
-#include "backend/gpu/gpu.h"
+#include "backend/gpu/tune.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- device ---------------------------------------------------------------------------------------------------------- */
 
-static void set_traits(sw__gpu *g)
+void sw__gpu_set_traits(sw__gpu *g)
 {
     sw__traits *const t = &g->traits;
     t->fuse = t->views = true;
@@ -20,14 +21,25 @@ static void set_traits(sw__gpu *g)
     t->bias_act[SW_OP_MATMUL] = t->bias_act[SW_OP_CONV] = true;
 }
 
+static sw_status make_tuning(sw__gpu *g, const sw_device_options *o)
+{
+    const char *const never = getenv("SWOOP_NO_TUNE");
+    g->tuning = sw__calloc(1, sizeof *g->tuning);
+    if (g->tuning == NULL) return sw__no_memory(sizeof *g->tuning, "a device's choices");
+    g->tuning->never = (o != NULL && o->no_tune) || (never != NULL && *never != '\0' && strcmp(never, "0") != 0);
+    g->tuning->all = o != NULL && o->tune_all && !g->tuning->never;
+    return SW_OK;
+}
+
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
 {
-    set_traits(g);
+    sw__gpu_set_traits(g);
     const char *const from = o != NULL ? o->kernels : NULL, *const to = o != NULL ? o->write_kernels : NULL;
     g->read_from = sw__strdup(from);
     g->write_to = sw__strdup(to);
     if ((from != NULL && g->read_from == NULL) || (to != NULL && g->write_to == NULL))
         return sw__no_memory(64, "a folder's name");
+    SW_TRY(make_tuning(g, o));
     return g->driver->alloc(g->dev, SW_GPU_ERROR_WORDS * sizeof(int64_t), &g->errors);
 }
 
@@ -35,6 +47,7 @@ void sw__gpu_close(sw__gpu *g)
 {
     if (g->errors != NULL) g->driver->release(g->dev, g->errors);
     g->errors = NULL;
+    sw__gpu_tuning_free(g);
     sw__free(g->read_from);
     sw__free(g->write_to);
 }
@@ -144,6 +157,13 @@ static int resolve(sw__gpu_plan *p, const sw__gpu_arg *a, const sw__bind *bind, 
     return 0;
 }
 
+sw_status sw__gpu_plan_ready(const sw__gpu_plan *p)
+{
+    for (int i = 0; i < p->n_launches; i++)
+        if (p->launch[i].call.exec == NULL) SW_TRY(sw__gpu_kernel_ready(p->launch[i].kernel));
+    return SW_OK;
+}
+
 sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind)
 {
     sw__gpu *const g = p->gpu;
@@ -153,6 +173,7 @@ sw_status sw__gpu_plan_run(sw__gpu_plan *p, const sw__bind *bind)
             SW_TRY(l->call.exec(g->dev, l->call.data, bind));
             continue;
         }
+        SW_TRY(sw__gpu_kernel_ready(l->kernel));
         sw__gpu_value v[2 * SW_GPU_MAX_ARGS];
         int n = 0;
         for (int k = 0; k < l->n_args; k++) n += resolve(p, &l->arg[k], bind, &v[n]);

@@ -2,6 +2,8 @@
  * Called by exec/ through backend.h. */
 #include "backend/opencl/cl.h"
 
+#include "backend/gpu/tune.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -74,10 +76,15 @@ static sw_status start(sw__cl *c, const sw_device_options *o)
     if (c->context == NULL) return sw__cl_fail(code, "clCreateContext");
     c->queue = c->api->clCreateCommandQueue(c->context, c->entry->id, 0, &code);
     if (c->queue == NULL) return sw__cl_fail(code, "clCreateCommandQueue");
+    if (sw__cl_wants_copy_queue(c->entry, &c->always_beside)) {
+        c->copies = c->api->clCreateCommandQueue(c->context, c->entry->id, 0, &code);
+        if (c->copies == NULL) return sw__prefix(sw__cl_fail(code, "clCreateCommandQueue"), "uploads");
+    }
     set_target(c);
     c->gpu.driver = &sw__cl_driver;
     c->gpu.dev = c;
     c->gpu.backend = "opencl";
+    c->gpu.name = c->entry->name;
     SW_TRY(sw__gpu_init(&c->gpu, o));
     /* two parameters a buffer, and room for a workspace and the errors */
     c->gpu.traits.max_buffers = (int)SW_MIN(c->entry->max_parameter / 16, (size_t)SW_K_MAX_BUFFERS + 3) - 3;
@@ -125,7 +132,12 @@ static void cl_release(void *dev, void *buffer)
 
 static sw_status cl_upload(void *dev, void *buffer, size_t offset, const void *src, size_t bytes)
 {
-    return sw__cl_upload(dev, buffer, offset, src, bytes);
+    return sw__cl_upload(dev, buffer, offset, src, bytes, false);
+}
+
+static sw_status cl_upload_input(void *dev, void *buffer, size_t offset, const void *src, size_t bytes)
+{
+    return sw__cl_upload(dev, buffer, offset, src, bytes, true);
 }
 
 static sw_status cl_download(void *dev, const void *buffer, size_t offset, void *dst, size_t bytes)
@@ -160,27 +172,33 @@ static sw_status cl_build(void *dev)
     return sw__gpu_build(gpu(dev));
 }
 
+static sw_status cl_plan_ready(void *dev, void *plan)
+{
+    (void)dev;
+    return sw__gpu_plan_ready(plan);
+}
+
 static sw_status cl_run(void *dev, void *plan, const sw__bind *bind)
 {
     (void)dev;
     return sw__gpu_plan_run(plan, bind);
 }
 
-/* The other queue runs beside the first: nothing may be left in that one. */
 static sw_status cl_run_timed(void *dev, bool is_op, void *plan, const sw__bind *bind, double *seconds)
 {
+    (void)dev;
     (void)is_op;
-    sw__cl *const c = dev;
-    cl_int code = CL_SUCCESS;
-    if (c->timed == NULL)
-        c->timed = c->api->clCreateCommandQueue(c->context, c->entry->id, CL_QUEUE_PROFILING_ENABLE, &code);
-    if (c->timed == NULL) return sw__cl_fail(code, "clCreateCommandQueue");
-    SW_TRY(sw__cl_driver.finish(dev));
-    *seconds = 0;
-    c->seconds = seconds;
-    const sw_status st = sw__gpu_plan_run(plan, bind);
-    c->seconds = NULL;
-    return st;
+    return sw__gpu_run_timed(plan, bind, seconds);
+}
+
+static sw_status cl_tune(void *dev, const sw__op_desc *d, const double *flops, int n, bool measure)
+{
+    return sw__gpu_tune(gpu(dev), d, flops, n, measure);
+}
+
+static sw_status cl_tuned(void *dev, sw_tune_result *out)
+{
+    return sw__gpu_tuned(gpu(dev), out);
 }
 
 static bool cl_op_accepts(void *dev, const sw__op_desc *d, int i)
@@ -224,18 +242,22 @@ const sw__backend sw__backend_opencl = {
     .alloc = cl_alloc,
     .release = cl_release,
     .upload = cl_upload,
+    .upload_input = cl_upload_input,
     .download = cl_download,
     .fill = cl_fill,
     .sync = cl_sync,
     .kernel_build = cl_kernel_build,
     .kernel_free = cl_plan_free,
     .kernel_launch = cl_run,
+    .tune = cl_tune,
+    .tuned = cl_tuned,
     .op_accepts = cl_op_accepts,
     .op_plan = cl_op_plan,
     .op_free = cl_plan_free,
     .op_exec = cl_run,
     .op_note = cl_op_note,
     .build = cl_build,
+    .plan_ready = cl_plan_ready,
     .run_timed = cl_run_timed,
     .source_build = cl_source_build,
     .source_free = cl_source_free,

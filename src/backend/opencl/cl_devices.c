@@ -32,6 +32,7 @@ static void find_limits(const sw__cl_api *cl, sw__cl_entry *e)
 {
     size_t sizes[8] = {0};
     cl_uint dimensions = 0;
+    cl_bool unified = CL_TRUE;
     GET(CL_DEVICE_TYPE, e->type);
     GET(CL_DEVICE_MAX_COMPUTE_UNITS, e->units);
     GET(CL_DEVICE_MAX_CLOCK_FREQUENCY, e->clock);
@@ -42,6 +43,8 @@ static void find_limits(const sw__cl_api *cl, sw__cl_entry *e)
     GET(CL_DEVICE_MAX_PARAMETER_SIZE, e->max_parameter);
     GET(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, dimensions);
     GET(CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, e->vector);
+    GET(CL_DEVICE_HOST_UNIFIED_MEMORY, unified);
+    e->unified = unified != CL_FALSE;
     if (dimensions >= 3 && dimensions <= 8) GET(CL_DEVICE_MAX_WORK_ITEM_SIZES, sizes);
     for (int i = 0; i < 3; i++) e->max_local[i] = sizes[i];
 }

@@ -150,7 +150,7 @@ static sw_status plan_elements(sw__gpu_plan *p, int r, const sw__desc *x, const 
     if (roles[r].grad) tensor(&a, p, roles[r].dy);
     tensor(&a, p, roles[r].result);
     snprintf(p->note, sizeof p->note, "%s", c_fast ? "channels last" : "strides");
-    return sw__ask_launch(&a, sw__div_up(count, items), out->dim[0], 1, items);
+    return sw__ask_launch(&a, sw__div_up(count, items) * out->dim[0], 1, 1, items);
 }
 
 sw_status sw__gpu_pool_plan(sw__gpu_plan *p)

@@ -1,0 +1,356 @@
+/* plan.c: `swoop plan`: does a model fit, what takes the room, the largest batch; on each device beside the others.
+ * Over sw_run_plan; nothing is trained, and nothing is allocated on a device. */
+#include "cli.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEVICES = 8, MAX_GPUS = 128 };
+typedef struct column {
+    char id[64];
+    sw_gpu_entry gpu; /* with --gpus */
+    sw_status status;
+    char why[600];
+    sw_device_plan p;
+} column;
+
+/* ---- what is planned --------------------------------------------------------------------------------------------- */
+
+/* "3x224x224" (also with the sign for times). false: it is no shape. */
+static bool read_shape(const char *s, sw_plan_request *q)
+{
+    while (*s != '\0') {
+        char *end;
+        const long long n = strtoll(s, &end, 10);
+        if (end == s || n < 1 || q->rank == SW_MAX_RANK - 1) return false;
+        q->shape[q->rank++] = n;
+        if (strncmp(end, "\xc3\x97", 2) == 0) end += 1;
+        else if (*end != 'x' && *end != '\0') return false;
+        s = *end == '\0' ? end : end + 1;
+        if (*s == '\0' && *end != '\0') return false;
+    }
+    return q->rank > 0;
+}
+
+/* The next part of a list with commas, or false. */
+static bool next_part(const char **list, char *out, size_t size)
+{
+    if (*list == NULL || **list == '\0') return false;
+    const size_t length = strcspn(*list, ",");
+    snprintf(out, size, "%.*s", (int)(length < size ? length : size - 1), *list);
+    *list += length + ((*list)[length] == ',');
+    return true;
+}
+
+/* The ids of a list, or of all devices that work. */
+static int list_devices(const char *wanted, column *columns)
+{
+    static sw_device_properties list[64];
+    int n = 0;
+    while (n < MAX_DEVICES && next_part(&wanted, columns[n].id, sizeof columns->id)) n++;
+    if (n > 0) return n;
+    const int all = sw_device_list(list, 64, false);
+    for (int i = 0; i < all && i < 64 && n < MAX_DEVICES; i++) {
+        if (list[i].usable) snprintf(columns[n++].id, sizeof columns->id, "%.60s", list[i].id);
+    }
+    return n;
+}
+
+/* The GPUs of a list of names, or of the whole catalogue. -1: there is none of a name, as the error says. */
+static int list_gpus(const char *wanted, column *columns)
+{
+    static sw_gpu_entry list[MAX_GPUS];
+    char name[64];
+    int n = 0;
+    const int all = sw_gpu_list(list, MAX_GPUS);
+    for (; strcmp(wanted, "all") == 0 && n < all && n < MAX_GPUS; n++) columns[n].gpu = list[n];
+    while (n < MAX_GPUS && strcmp(wanted, "all") != 0 && next_part(&wanted, name, sizeof name)) {
+        if (sw_gpu_find(name, &columns[n++].gpu) != SW_OK) return -1;
+    }
+    for (int i = 0; i < n; i++) snprintf(columns[i].id, sizeof columns->id, "%s", columns[i].gpu.model.name);
+    return n;
+}
+
+/* ---- for people -------------------------------------------------------------------------------------------------- */
+
+static uint64_t of_params(const sw_plan *p) { return p->params; }
+static uint64_t of_buffers(const sw_plan *p) { return p->buffers; }
+static uint64_t of_state(const sw_plan *p) { return p->state; }
+static uint64_t of_inputs(const sw_plan *p) { return p->inputs + p->constants; }
+static uint64_t of_arena(const sw_plan *p) { return p->arena; }
+static uint64_t of_workspace(const sw_plan *p) { return p->workspace; }
+static uint64_t of_total(const sw_plan *p) { return p->total; }
+
+static const struct {
+    const char *label, *key;
+    uint64_t (*bytes)(const sw_plan *p);
+} rows[] = {
+    { "parameters", "params", of_params },        { "statistics", "buffers", of_buffers },
+    { "optimizer state", "state", of_state },     { "inputs, constants", "inputs", of_inputs },
+    { "activations, gradients", "arena", of_arena }, { "  of it workspace", "workspace", of_workspace },
+    { "total", "total", of_total },
+};
+
+enum { LABEL = 24, WIDTH = 24 };
+
+static void put_cell(const char *s)
+{
+    cli_pad(stdout, s, WIDTH, false);
+}
+
+static void put_label(const char *s)
+{
+    cli_pad(stdout, s, LABEL, false);
+}
+
+static void put_title(const sw_config *c, const column *columns, int n)
+{
+    const column *first = NULL;
+    for (int i = n - 1; i >= 0; i--) {
+        if (columns[i].status == SW_OK) first = &columns[i];
+    }
+    if (first != NULL) {
+        const sw_device_plan *const p = &first->p;
+        cli_text a;
+        printf("%s: %s parameters, ", sw_config_text(c, SW_KEY_MODEL), cli_count(a, p->parameters));
+        for (int i = 0; i < p->sample_rank; i++) printf("%s%lld", i > 0 ? "x" : "", (long long)p->sample_shape[i]);
+        if (p->classes > 0) printf(" to %lld classes", (long long)p->classes);
+        printf("; a step on %lld samples, %s, %s\n", (long long)p->batch, sw_config_text(c, SW_KEY_PRECISION),
+               sw_config_text(c, SW_KEY_OPTIMIZER));
+    }
+}
+
+static void put_fits(const column *columns, int n)
+{
+    cli_text a, b;
+    char cell[128];
+    put_label("fits");
+    for (int i = 0; i < n; i++) {
+        const sw_device_plan *const p = &columns[i].p;
+        snprintf(cell, sizeof cell, "%s, of %s", p->fits ? "yes" : "NO", cli_bytes(a, (double)p->device.memory_free));
+        put_cell(columns[i].status == SW_OK ? cell : "-");
+    }
+    fputc('\n', stdout);
+    put_label("largest batch");
+    for (int i = 0; i < n; i++) {
+        const sw_device_plan *const p = &columns[i].p;
+        const bool whole = p->count > 0 && p->largest_batch == p->count;
+        snprintf(cell, sizeof cell, "%s%s", p->largest_batch > 0 ? cli_count(b, p->largest_batch) : "none",
+                 whole ? ", all data" : "");
+        put_cell(columns[i].status == SW_OK ? cell : "-");
+    }
+    fputc('\n', stdout);
+}
+
+static void put_work(const column *columns, int n)
+{
+    cli_text a;
+    char cell[128];
+    put_label("operations a step");
+    for (int i = 0; i < n; i++) {
+        snprintf(cell, sizeof cell, "%sFLOP", cli_si(a, columns[i].p.plan.flops));
+        put_cell(columns[i].status == SW_OK ? cell : "-");
+    }
+    fputc('\n', stdout);
+    put_label("launches a step");
+    for (int i = 0; i < n; i++) {
+        snprintf(cell, sizeof cell, "%d", columns[i].p.plan.launches);
+        put_cell(columns[i].status == SW_OK ? cell : "-");
+    }
+    fputc('\n', stdout);
+}
+
+/* One device beside the other. */
+static void put_columns(const column *columns, int n)
+{
+    put_label("");
+    fputs(cli_paint(stdout, CLI_BOLD), stdout);
+    for (int i = 0; i < n; i++) put_cell(columns[i].id);
+    printf("%s\n", cli_paint(stdout, CLI_PLAIN));
+    for (size_t r = 0; r < CLI_COUNT(rows); r++) {
+        put_label(rows[r].label);
+        for (int i = 0; i < n; i++) {
+            cli_text b;
+            put_cell(columns[i].status == SW_OK ? cli_bytes(b, (double)rows[r].bytes(&columns[i].p.plan)) : "-");
+        }
+        fputc('\n', stdout);
+    }
+    put_fits(columns, n);
+    put_work(columns, n);
+}
+
+/* GPUs to choose from, one a line. */
+static void put_gpus(const column *columns, int n)
+{
+    printf("%s%-28s %10s  %-4s  %11s  %11s  %9s  %6s%s\n", cli_paint(stdout, CLI_BOLD), "GPU", "MEMORY", "FITS", "STEP TAKES",
+           "MAX BATCH", "PRICE", "YEAR", cli_paint(stdout, CLI_PLAIN));
+    for (int i = 0; i < n; i++) {
+        const column *const g = &columns[i];
+        cli_text a, b, d, price = "-";
+        if (g->gpu.price > 0) snprintf(price, sizeof price, "$%.0f", g->gpu.price);
+        if (g->status != SW_OK) continue;
+        printf("%-28s %10s  %-4s  %11s  %11s  %9s  %6d\n", g->id, cli_bytes(a, (double)g->gpu.model.memory),
+               g->p.fits ? "yes" : "NO", cli_bytes(b, (double)g->p.plan.total),
+               g->p.largest_batch > 0 ? cli_count(d, g->p.largest_batch) : "none", price, g->gpu.year);
+    }
+    puts("Memory as the maker states it: driver and screen take some of it. Price at launch.");
+}
+
+static void put_launch(void *context, const sw_plan_launch *l)
+{
+    const char *const id = context;
+    cli_text a, b;
+    if (cli.json) {
+        cli_json_open(stdout, NULL, '{');
+        cli_json_text(stdout, "device", id);
+        cli_json_text(stdout, "kind", l->kind);
+        cli_json_text(stdout, "name", l->name);
+        cli_json_text(stdout, "note", l->note);
+        cli_json_number(stdout, "flops", l->flops);
+        cli_json_number(stdout, "traffic", l->traffic);
+        cli_json_int(stdout, "workspace", (int64_t)l->workspace);
+        cli_json_close(stdout, '}');
+        return;
+    }
+    cli_pad(stdout, l->kind, 16, false);
+    cli_pad(stdout, l->name, 36, false);
+    printf("%8sFLOP %10s  %s", cli_si(a, l->flops), cli_bytes(b, (double)l->workspace), l->note);
+    fputc('\n', stdout);
+}
+
+/* ---- for scripts ------------------------------------------------------------------------------------------------- */
+
+static void put_json(const column *columns, int n)
+{
+    cli_json_open(stdout, NULL, '{');
+    cli_json_open(stdout, "plans", '[');
+    for (int i = 0; i < n; i++) {
+        const column *const d = &columns[i];
+        cli_json_open(stdout, NULL, '{');
+        cli_json_text(stdout, "device", d->id);
+        cli_json_text(stdout, "error", d->status == SW_OK ? NULL : d->why);
+        if (d->status == SW_OK) {
+            cli_json_text(stdout, "name", d->p.device.name);
+            cli_json_int(stdout, "batch", d->p.batch);
+            cli_json_int(stdout, "parameters", d->p.parameters);
+            cli_json_open(stdout, "bytes", '{');
+            for (size_t r = 0; r < CLI_COUNT(rows); r++)
+                cli_json_int(stdout, rows[r].key, (int64_t)rows[r].bytes(&d->p.plan));
+            cli_json_close(stdout, '}');
+            cli_json_int(stdout, "free", (int64_t)d->p.device.memory_free);
+            cli_json_bool(stdout, "fits", d->p.fits);
+            cli_json_int(stdout, "largest_batch", d->p.largest_batch);
+            cli_json_number(stdout, "flops", d->p.plan.flops);
+            cli_json_int(stdout, "launches", d->p.plan.launches);
+        }
+        cli_json_close(stdout, '}');
+    }
+    cli_json_close(stdout, ']');
+    cli_json_close(stdout, '}');
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+/* Good if the step fits on one of them at least. */
+static int verdict(const column *columns, int n)
+{
+    int failed = -1;
+    for (int i = 0; i < n; i++) {
+        if (columns[i].status == SW_OK && columns[i].p.fits) return CLI_GOOD;
+        if (columns[i].status != SW_OK && failed < 0) failed = i;
+    }
+    if (failed < 0) return cli_error(CLI_DEVICE, "the step fits on none of these devices");
+    return cli_error(cli_code(columns[failed].status, columns[failed].id), "%s", columns[failed].why);
+}
+
+typedef struct wishes {
+    const char *devices, *gpus, *shape, *config;
+    bool ops;
+} wishes;
+
+static void plan_each(sw_config *c, const wishes *w, sw_plan_request *q, column *columns, int n)
+{
+    for (int i = 0; i < n; i++) {
+        q->device = columns[i].id;
+        q->gpu = w->gpus != NULL ? &columns[i].gpu.model : NULL;
+        q->launch = w->ops ? put_launch : NULL;
+        q->context = columns[i].id;
+        const bool titled = w->ops && !cli.json;
+        if (titled) printf("%s%s%s\n", cli_paint(stdout, CLI_BOLD), columns[i].id, cli_paint(stdout, CLI_PLAIN));
+        columns[i].status = sw_run_plan(c, q, &columns[i].p);
+        if (columns[i].status != SW_OK) snprintf(columns[i].why, sizeof columns[i].why, "%s", sw_error());
+        if (titled) fputc('\n', stdout);
+    }
+}
+
+static int plan(sw_config *c, const wishes *w)
+{
+    static column columns[MAX_GPUS];
+    const char *const shape = w->shape;
+    sw_plan_request q = { .rank = 0 };
+    if (shape != NULL && !read_shape(shape, &q))
+        return cli_error(CLI_USAGE, "--shape '%s' is no shape: 3x224x224 has three axes, without the batch", shape);
+    if (shape == NULL && *sw_config_text(c, SW_KEY_DATA) == '\0')
+        return cli_error(CLI_USAGE, "a plan of what? --data fashion-mnist, or yours, or --shape 3x224x224 --num-classes 1000\n"
+                                    "  swoop plan --help has examples");
+    if (w->devices != NULL && w->gpus != NULL) return cli_error(CLI_USAGE, "--devices are in this machine, --gpus are not: give one");
+    const char *const one = sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE);
+    const int n = w->gpus != NULL ? list_gpus(w->gpus, columns) : list_devices(w->devices != NULL ? w->devices : one, columns);
+    if (n < 0) return cli_error(CLI_USAGE, "%s", sw_error());
+    plan_each(c, w, &q, columns, n);
+    int good = 0;
+    for (int i = 0; i < n; i++) good += columns[i].status == SW_OK;
+    if (cli.json) {
+        put_json(columns, n);
+    } else if (!cli.quiet && good > 0) {
+        put_title(c, columns, n);
+        if (w->gpus != NULL) put_gpus(columns, n);
+        else put_columns(columns, n);
+    }
+    for (int i = 0; i < n && !cli.json && good > 0; i++) {
+        if (columns[i].status != SW_OK) fprintf(stderr, "%s: %s\n", columns[i].id, columns[i].why);
+    }
+    return verdict(columns, n);
+}
+
+static int run(const cli_command *self, int argc, char **argv)
+{
+    static wishes w;
+    static const cli_option options[] = {
+        { "devices", "LIST", "devices to plan for, with commas: cpu,cuda:0 [all that work]", CLI_TEXT, &w.devices, 0, 0 },
+        { "gpus", "LIST", "GPUs that one might buy or rent instead: 4090,h100; all: the catalogue", CLI_TEXT, &w.gpus, 0, 0 },
+        { "gpu", "NAME", "the same for one", CLI_TEXT, &w.gpus, 0, 0 },
+        { "shape", "AxBxC", "samples of this shape instead of data, with --num-classes", CLI_TEXT, &w.shape, 0, 0 },
+        { "ops", NULL, "also list every launch of the step: how it is done, its workspace", CLI_FLAG, &w.ops, 0, 0 },
+        { "config", "FILE", "run file (YAML, the same keys); the same as giving it first", CLI_TEXT, &w.config, 0, 0 },
+        { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
+    };
+    const char *file = NULL;
+    sw_config *c = NULL;
+    sw_status st = sw_config_new(&c);
+    if (st != SW_OK) return cli_fail(st, NULL);
+    cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
+    int code;
+    if (cli_parse(self, &a, argc, argv, &code)) {
+        if (file == NULL) file = w.config;
+        if (file != NULL) st = sw_config_load(c, file);
+        code = st == SW_OK ? plan(c, &w) : cli_fail(st, NULL);
+    }
+    sw_config_free(c);
+    return code;
+}
+
+const cli_command cli_plan = {
+    .name = "plan",
+    .about = "does a model fit, what takes the room, the largest batch",
+    .usage = "[RUN.yaml] [--devices LIST] [--KEY VALUE ...]",
+    .text = "Plans one training step on each device and prints where its memory goes, to the byte, before anything is "
+            "allocated there; and the largest batch that fits into what is free (found to within a sixty-fourth). Exit "
+            "status 3: it fits nowhere.",
+    .examples = "swoop plan --model lenet --data fashion-mnist\n"
+                "swoop plan run.yaml --devices cpu,opencl:0\n"
+                "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --batch-size 512\n"
+                "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --device cpu --ops\n"
+                "swoop plan run.yaml --gpus 4060,4090,h100    # not in this machine\n"
+                "swoop plan run.yaml --json | jq '.plans[].largest_batch'",
+    .run = run,
+};

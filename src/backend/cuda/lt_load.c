@@ -1,0 +1,57 @@
+/* lt_load.c: cuBLASLt, opened when the first product of matrices is planned. See lt.h. */
+#include "backend/cuda/lt.h"
+#include "backend/cuda/cu.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static sw__lt_api api;
+static char failure[500]; /* "" if all went well */
+
+#define INSTALL "install cuBLAS of CUDA 12 or 13 (package libcublas-13-0 or libcublas-12-8)"
+
+enum { OLDEST = 120000 };
+
+/* POSIX gives functions as void *; C has no conversion to a function pointer, but the bytes are the same. */
+static void find(void *handle, const char *name, void *pointer, size_t size)
+{
+    void *const symbol = dlsym(handle, name);
+    if (symbol != NULL) memcpy(pointer, &symbol, size);
+    else snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
+}
+
+static void *open_library(void)
+{
+    const char *const wish = getenv("SWOOP_CUBLASLT_LIBRARY");
+    char path[512];
+    int version = 0;
+    if (wish != NULL && *wish != '\0') return dlopen(wish, RTLD_NOW | RTLD_LOCAL);
+    return sw__cu_open_library("libcublasLt.so.%d", 13, 12, &version, path, sizeof path);
+}
+
+static void load(void)
+{
+    void *const handle = open_library(); /* stays open: it has registered itself with the driver */
+    if (handle == NULL) {
+        const char *const why = dlerror();
+        snprintf(failure, sizeof failure, "cuBLASLt cannot be opened (%.200s): " INSTALL, why != NULL ? why : "?");
+        return;
+    }
+#define FIND(result, f, args) find(handle, #f, &api.f, sizeof api.f);
+    SW_LT_FUNCTIONS(FIND)
+#undef FIND
+    if (*failure != '\0') return;
+    const size_t version = api.cublasLtGetVersion();
+    if (version < OLDEST)
+        snprintf(failure, sizeof failure, "cuBLASLt %zu.%zu is too old: " INSTALL, version / 10000, version / 100 % 100);
+}
+
+sw_status sw__lt_load(const sw__lt_api **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    *out = &api;
+    return *failure == '\0' ? SW_OK : sw__fail(SW_ERR_UNSUPPORTED, "%s", failure);
+}

@@ -1,0 +1,134 @@
+/* run_plan.c: what a training step would take on a device: bytes, operations, the largest batch. The library side of
+ * `swoop plan`; a graph is recorded as for training (trainer.c) and planned by exec/, on nothing that is allocated. */
+#include "train/run.h"
+#include "train/trainer.h"
+
+#define LARGEST ((int64_t)1 << 20)
+
+/* The trainer only records graphs: its own device is never used. */
+typedef struct planning {
+    const sw_plan_request *q;
+    sw_device *device, *none;
+    sw_trainer *trainer;
+    sw_dataset *train, *val, *test;
+    sw_device_plan *out;
+} planning;
+
+/* What a data set would say of samples that are not there. */
+static sw_status imagine(const sw_config *c, const sw_plan_request *q, sw_dataset_info *d)
+{
+    if (sw_config_is_auto(c, SW_KEY_NUM_CLASSES))
+        return sw__fail(SW_ERR_ARGUMENT, "a shape instead of data needs num_classes, too");
+    *d = (sw_dataset_info){.name = "samples of the given shape", .x_dtype = SW_F32, .x_rank = q->rank,
+                           .target = SW_TARGET_CLASS, .y_dtype = SW_I64, .count = INT64_MAX,
+                           .classes = sw_config_int(c, SW_KEY_NUM_CLASSES)};
+    for (int i = 0; i < q->rank; i++) {
+        if (q->shape[i] < 1) return sw__fail(SW_ERR_ARGUMENT, "axis %d of the shape is %lld", i, (long long)q->shape[i]);
+        d->x_shape[i] = q->shape[i];
+    }
+    return SW_OK;
+}
+
+static sw_status prepare(planning *p, const sw_config *c)
+{
+    sw_dataset_info about;
+    if (p->q->rank > 0) {
+        SW_TRY(imagine(c, p->q, &about));
+    } else {
+        SW_TRY(sw__run_open_data(c, false, &p->train, &p->val, &p->test));
+        about = *sw_dataset_about(p->train);
+        p->out->count = about.count;
+    }
+    sw_trainer_options o;
+    SW_TRY(sw__run_trainer_options(c, &about, &o));
+    SW_TRY(sw_device_open("null", NULL, &p->none));
+    SW_TRY(sw_trainer_new(p->none, &o, &p->trainer));
+    sw__trainer_shapes(p->trainer, &about);
+    p->out->batch = SW_MIN(o.batch, about.count);
+    p->out->classes = about.classes;
+    p->out->sample_rank = about.x_rank;
+    memcpy(p->out->sample_shape, about.x_shape, sizeof p->out->sample_shape);
+    return SW_OK;
+}
+
+static sw_status count_parameters(const sw_graph *g, int64_t *out)
+{
+    const int n = sw_graph_variables(g, SW_VAR_PARAM, NULL, 0);
+    sw_t *const list = sw__malloc((size_t)SW_MAX(n, 1) * sizeof *list);
+    if (!list) return sw__no_memory((size_t)n * sizeof *list, "the parameters' list");
+    sw_graph_variables(g, SW_VAR_PARAM, list, n);
+    *out = 0;
+    for (int i = 0; i < n; i++) *out += sw_elements(list[i]);
+    sw__free(list);
+    return SW_OK;
+}
+
+static sw_status plan_batch(const planning *p, int64_t n, bool tell, sw_plan *out)
+{
+    sw_graph *g = NULL;
+    SW_TRY(sw__trainer_graph(p->trainer, SW__TRAIN, n, &g));
+    sw_status st = tell ? count_parameters(g, &p->out->parameters) : SW_OK;
+    if (st == SW_OK) st = sw_plan_launches(g, p->device, NULL, out, tell ? p->q->launch : NULL, p->q->context);
+    sw_graph_free(g);
+    return st;
+}
+
+static sw_status fits(const planning *p, int64_t n, bool *yes)
+{
+    sw_plan plan;
+    SW_TRY(plan_batch(p, n, false, &plan));
+    *yes = plan.total <= p->out->device.memory_free;
+    return SW_OK;
+}
+
+/* Bytes grow almost linearly with the batch: a straight line through two plans says where to look, plans decide. */
+static sw_status find_largest(const planning *p)
+{
+    sw_device_plan *const out = p->out;
+    const int64_t most = out->count > 0 ? SW_MIN(out->count, LARGEST) : LARGEST;
+    sw_plan one;
+    SW_TRY(plan_batch(p, 1, false, &one));
+    if (one.total > out->device.memory_free) return SW_OK;
+    int64_t low = out->fits ? out->batch : 1, high = out->fits ? most + 1 : out->batch;
+    const double slope = out->batch > 1 ? (double)(out->plan.total - SW_MIN(one.total, out->plan.total)) / (double)(out->batch - 1)
+                                        : (double)one.total;
+    const double guess = 1 + (double)(out->device.memory_free - one.total) / SW_MAX(slope, 1);
+    int64_t probe = guess < (double)most ? (int64_t)guess : most;
+    while (low + 1 < high && high - low > low / 64) { /* to within a sixty-fourth: layouts make steps in the line */
+        bool yes = false;
+        probe = SW_MIN(SW_MAX(probe, low + 1), high - 1);
+        SW_TRY(fits(p, probe, &yes));
+        if (yes) low = probe;
+        else high = probe;
+        probe = yes && high <= most ? low + SW_MAX((high - low) / 8, 1) : low + (high - low) / 2;
+    }
+    out->largest_batch = low;
+    return SW_OK;
+}
+
+static sw_status plan(planning *p, const sw_config *c)
+{
+    const sw_device_options options = {.tf32 = strcmp(sw_config_text(c, SW_KEY_PRECISION), "tf32") == 0};
+    if (p->q->gpu) SW_TRY(sw_device_open_planned(p->q->gpu, &p->device));
+    else SW_TRY(sw_device_open(p->q->device, &options, &p->device));
+    p->out->device = *sw_device_info(p->device);
+    SW_TRY(prepare(p, c));
+    SW_TRY(plan_batch(p, p->out->batch, true, &p->out->plan));
+    p->out->fits = p->out->plan.total <= p->out->device.memory_free;
+    return find_largest(p);
+}
+
+sw_status sw_run_plan(sw_config *c, const sw_plan_request *q, sw_device_plan *out)
+{
+    if (!c || !q || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_plan: configuration, request or out is NULL");
+    *out = (sw_device_plan){0};
+    planning p = {.q = q, .out = out};
+    const sw_status st = plan(&p, c);
+    sw_trainer_free(p.trainer);
+    sw_device_close(p.none);
+    sw_device_close(p.device);
+    sw_dataset_close(p.train);
+    sw_dataset_close(p.val);
+    sw_dataset_close(p.test);
+    return st;
+}

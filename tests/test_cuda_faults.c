@@ -1,0 +1,364 @@
+/* test_cuda_faults.c: training on the double of a GPU whose calls fail in turn, that has little memory or is lost in the
+ * middle, whose streams run in other orders, and with libraries that are missing, old or lack a function. Each failure is
+ * a status that names the call or what to install, nothing is left, and the next try succeeds. */
+#include "cuda_step.h"
+
+#include <sys/wait.h>
+
+/* timeout: 600 */
+/* needs: FAKECUDA */
+
+enum { BATCH = 8, WIDE = 40000 };
+
+static char message[1024]; /* of the first failure of a scenario */
+static bool profiled;      /* launches are timed by events */
+
+static sw_status keep(sw_status st)
+{
+    if (st != SW_OK && *message == '\0') snprintf(message, sizeof message, "%s", sw_error());
+    return st;
+}
+
+/* ---- a scenario: all that a training run does ------------------------------------------------------------------------- */
+
+/* An input that goes through the copy stream. */
+static sw_status wide_graph(sw_graph **out)
+{
+    const int64_t n = WIDE;
+    SW_TRY(sw_graph_new(out));
+    sw_output(sw_sum(sw_square(sw_input(*out, "x", SW_F32, 1, &n)), SW_ALL_AXES, false), "sum");
+    return sw_graph_status(*out);
+}
+
+static sw_status run_wide(sw_program *p, double *sum)
+{
+    static float x[WIDE];
+    for (int run = 0; run < 3; run++) {
+        for (int i = 0; i < WIDE; i++) x[i] = (float)((i + run) % 2);
+        SW_TRY(sw_program_set(p, 0, SW_F32, x, WIDE));
+        SW_TRY(sw_program_run(p));
+    }
+    return sw_program_get(p, 0, SW_F64, sum, 1);
+}
+
+static sw_status both(sw_device *d, sw_program *step, sw_program *wide, double result[2])
+{
+    (void)d;
+    SW_TRY(keep(step_train(step, BATCH, &result[0])));
+    return keep(run_wide(wide, &result[1]));
+}
+
+/* If a run fails, the same programs are tried again when nothing fails any more. */
+static sw_status run_and_again(sw_device *d, sw_program *step, sw_program *wide, double result[2])
+{
+    double again[2];
+    const sw_status st = both(d, step, wide, result);
+    if (st == SW_OK || step_cu(d)->lost || fake.fk_fail_set == NULL) return st;
+    fake.fk_fail_set(NULL);
+    if (both(d, step, wide, again) != SW_OK) fail_msg("not to be run again after '%s': %s", message, sw_error());
+    return st;
+}
+
+static sw_status scenario(double result[2])
+{
+    sw_device *d = NULL;
+    sw_graph *g = NULL, *h = NULL;
+    sw_program *step = NULL, *wide = NULL;
+    const sw_compile_options o = { .profile = profiled };
+    message[0] = '\0';
+    ok(step_graph(BATCH, &g));
+    ok(wide_graph(&h));
+    sw_status st = keep(sw_device_open("cuda:0", NULL, &d));
+    if (st == SW_OK) st = keep(sw_compile(g, d, &o, &step));
+    if (st == SW_OK) st = keep(sw_compile(h, d, &o, &wide));
+    if (st == SW_OK) st = run_and_again(d, step, wide, result);
+    sw_program_free(step);
+    sw_program_free(wide);
+    sw_device_close(d);
+    sw_graph_free(g);
+    sw_graph_free(h);
+    return st;
+}
+
+static double wanted;
+
+static void expect_recovery(const char *after)
+{
+    double result[2] = { 0 };
+    if (fake.fk_live(NULL) != 0) fail_msg("%s ('%s'): %ld objects are left", after, message, fake.fk_live(NULL));
+    if (fake.fk_reports() != 0) fail_msg("%s ('%s'): the double reports a fault", after, message);
+    fake.fk_fail_set(NULL);
+    if (scenario(result) != SW_OK) fail_msg("after %s: %s", after, message);
+    assert_true(fabs(result[0] - wanted) < 1e-5 && fabs(result[1] - WIDE / 2) < 1);
+    assert_int_equal(fake.fk_live(NULL), 0);
+}
+
+/* ---- every call fails in turn ------------------------------------------------------------------------------------------- */
+
+/* Whoever gives back cannot do more than that; some others are called there too, or have another way. */
+static bool may_go_unseen(const char *name)
+{
+    static const char *const names[] = { "cuMemFree", "cuMemFreeHost", "cuStreamDestroy", "cuEventDestroy", "cuModuleUnload",
+                                         "cuGraphExecDestroy", "cuGraphDestroy", "cuDevicePrimaryCtxRelease",
+                                         "cuCtxSetCurrent", "cuStreamSynchronize", "cuModuleLoadData", "cuMemAlloc" };
+    for (size_t i = 0; i < SW_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static const char *plain_name(const char *exported)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "%s", exported);
+    char *const version = strstr(name, "_v");
+    if (version != NULL) *version = '\0';
+    return name;
+}
+
+static void fail_one(const char *name, long at, int code)
+{
+    double result[2];
+    char what[128];
+    snprintf(what, sizeof what, "%s:%ld:%d", name, at, code);
+    fake.fk_fail_set(what);
+    const sw_status st = scenario(result);
+    if (getenv("SWOOP_TEST_SHOW") != NULL) print_message("%s: %d %s\n", what, st, message);
+    if (st == SW_OK && !may_go_unseen(name)) fail_msg("%s: no error", what);
+    if (st != SW_OK && strstr(message, name) == NULL && strstr(message, "out of memory") == NULL)
+        fail_msg("%s: it is not named: %s", what, message);
+    if (st != SW_OK && st != (code == SW_CU_OUT_OF_MEMORY ? SW_ERR_MEMORY : SW_ERR_DEVICE))
+        fail_msg("%s: status %d: %s", what, st, message);
+    expect_recovery(what);
+}
+
+#define NAME(name, since, parameters) #name,
+static const char *const functions[] = { SW_CU_FUNCTIONS(NAME) };
+
+static int fail_each(void)
+{
+    double result[2];
+    long calls[SW_COUNT(functions)];
+    int tries = 0;
+    if (scenario(result) != SW_OK) fail_msg("%s", message); /* devices are listed once, programs are cached */
+    fake.fk_fail_set(NULL);
+    if (scenario(result) != SW_OK) fail_msg("%s", message);
+    for (size_t i = 0; i < SW_COUNT(functions); i++) calls[i] = fake.fk_calls(plain_name(functions[i]));
+    for (size_t i = 0; i < SW_COUNT(functions); i++) {
+        const char *const name = plain_name(functions[i]);
+        const long n = calls[i], at[] = { 1, 2, 3, n / 2, n - 1, n };
+        if (profiled && strncmp(name, "cuEvent", 7) != 0) continue; /* the same as without */
+        long last = 0;
+        for (size_t k = 0; k < SW_COUNT(at); k++) {
+            if (at[k] <= last || at[k] > n) continue;
+            last = at[k];
+            fail_one(name, last, k % 2 ? 999 : SW_CU_OUT_OF_MEMORY);
+            tries++;
+        }
+    }
+    return tries;
+}
+
+static void test_each_call_fails(void **state)
+{
+    (void)state;
+    wanted = step_on_cpu(BATCH);
+    int tries = fail_each();
+    profiled = true;
+    tries += fail_each();
+    profiled = false;
+    print_message("%d failures\n", tries);
+    assert_true(tries >= 60);
+}
+
+/* ---- a device that is lost ------------------------------------------------------------------------------------------------ */
+
+static const sw_kernel_source stray = { .name = "stray", .cuda = "extern \"C\" __global__ void stray(char *p, long long at, long "
+                                        "long by)\n{\n    ((float *)(p + at + by))[threadIdx.x] = 1;\n}\n" };
+
+/* A kernel writes far beyond its buffer: told by whoever waits next, with the kernel that ran last, or with SWOOP_CHECK
+ * by the launch itself. Everything can be given back. */
+static void lose(bool check)
+{
+    sw_device *d = NULL;
+    sw_buffer *b = NULL;
+    sw_kernel *k = NULL;
+    float x = 0;
+    if (check) setenv("SWOOP_CHECK", "1", 1);
+    ok(sw_device_open("cuda:0", NULL, &d));
+    sw_program *const p = step_program(d, BATCH, NULL);
+    (void)step_trained(p, BATCH);
+    ok(sw_buffer_new(d, 64, &b));
+    ok(sw_kernel_new(d, &stray, &k));
+    const sw_arg args[] = { sw_arg_buffer(b), sw_arg_i64((int64_t)1 << 30) };
+    sw_status st = sw_kernel_launch(k, &(sw_launch){ .groups = { 1 }, .local = { 4 }, .args = args, .n_args = 2 });
+    assert_int_equal(st, check ? SW_ERR_DEVICE : SW_OK);
+    if (st == SW_OK) st = sw_buffer_read(b, 0, &x, 4);
+    assert_int_equal(st, SW_ERR_DEVICE);
+    assert_non_null(strstr(sw_error(), "CUDA_ERROR_ILLEGAL_ADDRESS (700)"));
+    assert_non_null(strstr(sw_error(), "stray"));
+    assert_true(check || strstr(sw_error(), "SWOOP_CHECK=1") != NULL);
+    assert_int_equal(sw_program_run(p), SW_ERR_DEVICE);
+    sw_kernel_free(k);
+    sw_buffer_free(b);
+    sw_program_free(p);
+    sw_device_close(d);
+    if (check) unsetenv("SWOOP_CHECK");
+}
+
+/* Modes of this program, in processes of their own. */
+static int lose_here(void)
+{
+    lose(false);
+    return 0;
+}
+
+static int lose_checked(void)
+{
+    lose(true);
+    return 0;
+}
+
+static int train_here(void)
+{
+    double result[2] = { 0 };
+    const sw_status st = scenario(result);
+    printf("%a %a %s\n", result[0], result[1], st == SW_OK ? "good" : message);
+    return st == SW_OK ? 0 : 1;
+}
+
+/* Staging memory does not fit: inputs are sent all the same. */
+static int tight_here(void)
+{
+    double sum = 0;
+    sw_device *d = NULL;
+    sw_graph *g = NULL;
+    sw_program *p = NULL;
+    void *fill = NULL;
+    ok(wide_graph(&g));
+    ok(sw_device_open("cuda:0", NULL, &d));
+    ok(sw_compile(g, d, NULL, &p));
+    for (size_t bytes = (size_t)64 << 20; bytes >= 1024;) /* all that is left */
+        if (d->backend->alloc(d->dev, bytes, &fill) != SW_OK) bytes /= 2;
+    ok(run_wide(p, &sum));
+    assert_true(step_cu(d)->direct == 3 && fabs(sum - WIDE / 2) < 1);
+    return 0; /* the memory goes with the process */
+}
+
+static const struct { const char *name; int (*run)(void); } modes[] = {
+    { "train", train_here }, { "lose", lose_here }, { "lose-checked", lose_checked }, { "tight", tight_here },
+};
+
+/* ---- in processes of their own ---------------------------------------------------------------------------------------------- */
+
+static const char *program; /* this one */
+
+/* Runs a mode with more environment ("A=1 B=2"); its output is in `text`. Returns its exit status. */
+static int in_process(const char *environment, const char *mode, char *text, size_t size)
+{
+    char command[1400];
+    snprintf(command, sizeof command, "env %.900s '%.300s' %.40s 2>&1", environment, program, mode);
+    FILE *const f = popen(command, "r");
+    assert_non_null(f);
+    const size_t n = fread(text, 1, size - 1, f);
+    text[n] = '\0';
+    const int status = pclose(f);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void expect(const char *environment, const char *mode, int status, const char *words)
+{
+    char text[4000];
+    const int have = in_process(environment, mode, text, sizeof text);
+    if (have != status || strstr(text, words) == NULL)
+        fail_msg("%s %s: exit status %d, not %d, or no '%s':\n%s", environment, mode, have, status, words, text);
+}
+
+static void test_lost_device(void **state)
+{
+    (void)state;
+    expect("FAKECUDA_STRICT=0", "lose", 0, ""); /* the double reports the stray write, too */
+    expect("FAKECUDA_STRICT=0", "lose-checked", 0, "");
+}
+
+/* 16 GiB has the smallest that is played; here it is 100 MiB. */
+static void test_little_memory(void **state)
+{
+    (void)state;
+    expect("FAKECUDA_MEM=100M FAKECUDA_STRICT=0", "tight", 0, "");
+    expect("FAKECUDA_MEM=4K", "train", 1, "out of memory on cuda:0");
+}
+
+/* Streams run in other orders, blocks and warps too: the same bits, and no report. */
+static void test_orders(void **state)
+{
+    (void)state;
+    char first[4000], text[4000], environment[80];
+    const int seeds = getenv("SWOOP_TEST_ALL") != NULL ? 200 : 12;
+    for (int seed = 1; seed <= seeds; seed++) {
+        snprintf(environment, sizeof environment, "FAKECUDA_STRICT=1 FAKECUDA_SEED=%d", seed);
+        const int status = in_process(environment, "train", seed == 1 ? first : text, sizeof text);
+        if (status != 0) fail_msg("seed %d: exit status %d: %s", seed, status, seed == 1 ? first : text);
+        if (seed > 1) assert_string_equal(text, first);
+    }
+    print_message("%d orders, the same bits: %s", seeds, first);
+}
+
+/* ---- libraries ---------------------------------------------------------------------------------------------------------------- */
+
+/* The libraries of a variant of tests/oldcuda come before the double's. */
+static void expect_with(const char *variant, const char *more, int status, const char *words)
+{
+    char environment[900];
+    snprintf(environment, sizeof environment, "LD_LIBRARY_PATH=%.300s/%s:%.300s %.200s", SWOOP_OLDCUDA, variant,
+             getenv("LD_LIBRARY_PATH"), more);
+    expect(environment, "train", status, words);
+}
+
+static void test_libraries(void **state)
+{
+    (void)state;
+    expect("LD_LIBRARY_PATH=/nowhere", "train", 1, "the CUDA driver cannot be opened");
+    expect("LD_LIBRARY_PATH=/nowhere", "train", 1, "install NVIDIA's");
+    expect("SWOOP_WITHOUT=libcuda", "train", 1, "SWOOP_WITHOUT leaves out");
+    expect_with("driver", "OLDCUDA_VERSION=11080", 1, "the NVIDIA driver is for CUDA 11.8: install a driver for CUDA 12.0");
+    expect_with("driver", "OLDCUDA_VERSION=12080", 1, "cuInit:");
+    expect_with("driver-lacking", "OLDCUDA_VERSION=12080", 1, "has no cuGraphInstantiateWithFlags, which came with CUDA 11.4");
+    expect_with("nvrtc", "OLDCUDA_VERSION=11080", 1, "is of CUDA 11.8: install NVRTC of CUDA 12");
+    expect_with("nvrtc", "OLDCUDA_VERSION=13000", 1, "does not tell which GPUs it compiles for");
+    expect_with("nvrtc-lacking", "OLDCUDA_VERSION=13000", 1, "has no nvrtcGetCUBIN");
+    expect("SWOOP_WITHOUT=nvrtc", "train", 1, "SWOOP_WITHOUT leaves out libnvrtc");
+    expect("SWOOP_WITHOUT=nvidia-ml", "train", 0, "good");
+    expect("CUDA_VISIBLE_DEVICES=", "train", 1, "there is no device 'cuda:0'");
+    expect("FAKECUDA_DRIVER=11080", "train", 1, "install a driver for CUDA 12.0 or later");
+}
+
+/* Whatever is missing, the rest of the machine works: auto takes another device. */
+static void test_auto_without(void **state)
+{
+    (void)state;
+    static const char *const environment[] = { "SWOOP_WITHOUT=libcuda", "SWOOP_WITHOUT=nvrtc", "CUDA_VISIBLE_DEVICES=",
+                                               "LD_LIBRARY_PATH=/nowhere" };
+    char command[900];
+    for (size_t i = 0; i < SW_COUNT(environment); i++) {
+        snprintf(command, sizeof command, "env SWOOP_OPENCL_LIBRARY=none %s '%.600s' devices | grep -q 'default: cpu '",
+                 environment[i], SWOOP_COMMAND);
+        if (system(command) != 0) fail_msg("%s", command);
+    }
+}
+
+static int set_up(void **state)
+{
+    return fake_open() ? step_set_up(state) : -1;
+}
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; i < SW_COUNT(modes) && argc > 1; i++)
+        if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run();
+    program = argv[0];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_libraries),     cmocka_unit_test(test_auto_without), cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_little_memory), cmocka_unit_test(test_lost_device),  cmocka_unit_test(test_each_call_fails),
+    };
+    return cmocka_run_group_tests(tests, set_up, step_tear_down);
+}
