@@ -26,7 +26,7 @@ typedef struct cli_command {
     int (*run)(const struct cli_command *self, int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_predict, cli_devices, cli_kernels, cli_plan;
+extern const cli_command cli_train, cli_eval, cli_predict, cli_devices, cli_kernels, cli_plan, cli_tune;
 
 /* What the options that every command has say, and what the terminal can do. Set by cli_start and cli_parse. */
 typedef struct cli_state {

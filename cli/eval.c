@@ -234,18 +234,21 @@ static int run(const cli_command *self, int argc, char **argv)
 {
     static const char *data, *split, *device;
     static int threads;
+    static bool no_tune;
     static const cli_option options[] = {
         { "data", "DATA", "what to evaluate on (as in training); default: the run's own data", CLI_TEXT, &data, 0, 0 },
         { "split", "test|val|train", "which part of it; default: test, or val where there is no test part", CLI_CHOICE,
           &split, 0, 0 },
         { "device", "DEVICE", "auto, cpu, ... (see swoop devices)", CLI_TEXT, &device, 0, 0 },
         { "threads", "N", "threads that compute; default: one per core", CLI_NUMBER, &threads, 1, 1024 },
+        { "no-tune", NULL, "do not measure which of a GPU's kernels are the fastest", CLI_FLAG, &no_tune, 0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
     const char *path = NULL;
     cli_arguments a = { .options = options, .positional = &path, .max_positional = 1 };
     int code;
     if (!cli_parse(self, &a, argc, argv, &code)) return code;
+    if (no_tune) setenv("SWOOP_NO_TUNE", "1", 1);
     if (path == NULL) return cli_error(CLI_USAGE, "which model? swoop eval %s", self->usage);
     sw_eval_result r = { .classes = 0 };
     const sw_status st = sw_run_eval(path, data, split, device, threads, &r);

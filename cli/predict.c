@@ -317,6 +317,7 @@ static int run(const cli_command *self, int argc, char **argv)
 {
     static const char *split, *device, *top, *data;
     static int threads;
+    static bool no_tune;
     static output o;
     static const cli_option options[] = {
         { "format", "csv|jsonl|npy", "default: csv, or as the name of --out says", CLI_CHOICE, &o.format, 0, 0 },
@@ -326,12 +327,14 @@ static int run(const cli_command *self, int argc, char **argv)
         { "split", "test|val|train", "which part of the data; default: test", CLI_CHOICE, &split, 0, 0 },
         { "device", "DEVICE", "auto, cpu, ... (see swoop devices)", CLI_TEXT, &device, 0, 0 },
         { "threads", "N", "threads that compute; default: one per core", CLI_NUMBER, &threads, 1, 1024 },
+        { "no-tune", NULL, "do not measure which of a GPU's kernels are the fastest", CLI_FLAG, &no_tune, 0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
     const char *positional[2] = { NULL, NULL };
     cli_arguments a = { .options = options, .positional = positional, .max_positional = 2 };
     int code;
     if (!cli_parse(self, &a, argc, argv, &code)) return code;
+    if (no_tune) setenv("SWOOP_NO_TUNE", "1", 1);
     if (positional[0] == NULL) return cli_error(CLI_USAGE, "which model? swoop predict %s", self->usage);
     if (positional[1] != NULL && data != NULL)
         return cli_error(CLI_USAGE, "two data sets: '%s' and '%s'", positional[1], data);

@@ -50,7 +50,8 @@ static SW_UNUSED long fake_count(const char *function, const char *argument)
 
 typedef struct bench {
     sw_device *device;
-    bool tf32, no_library, has_cudnn;
+    bool tf32, has_cudnn;
+    bool no_library, any; /* what is expected of plans: our kernels; either */
     int problems;
     double largest; /* relative difference seen */
 } bench;

@@ -98,7 +98,7 @@ static void one_product(bench *x, const product_case *c)
     if (run_op(x, &r)) {
         int64_t at[4];
         const bool by_library = strstr(r.note, "cuBLASLt") != NULL;
-        if (by_library == (c->own || x->no_library)) problem(x, "%s: planned as '%s'", c->name, r.note);
+        if (!x->any && by_library == (c->own || x->no_library)) problem(x, "%s: planned as '%s'", c->name, r.note);
         for (int64_t i = 0; i < points(&t[n]); i++) {
             place_of(&t[n], i, at);
             expect_near(x, &r, &t[n], at, product_at(c, t, at), c->k, x->tf32 && c->type == SW_F32);
@@ -255,7 +255,7 @@ static void one_conv(bench *x, const conv_case *c, sw__op op)
     op_run r = {.op = op, .attr = &attr, .name = name, .n_in = n, .t = t};
     const meeting m = {.c = c, .op = op, .x = &t[0], .w = &t[1], .y = op == SW_OP_CONV_GRAD_X ? &t[0] : &t[1]};
     if (run_op(x, &r)) {
-        if ((strstr(r.note, "cuDNN") != NULL) == x->no_library) problem(x, "%s: planned as '%s'", name, r.note);
+        if (!x->any && (strstr(r.note, "cuDNN") != NULL) == x->no_library) problem(x, "%s: planned as '%s'", name, r.note);
         for (int64_t i = 0; i < points(&t[n]); i++) {
             int64_t at[5];
             place_of(&t[n], i, at);
@@ -296,6 +296,169 @@ static void test_convolutions_tf32(void **state)
     assert_int_equal(bench_close(&x), 0);
 }
 
+/* ---- libraries that are missing, old, or refuse -------------------------------------------------------------------------- */
+
+/* In a process of its own: everything again, and how many ops were not taken. */
+static int child(const char *what)
+{
+    bench x = bench_open(false);
+    x.no_library = strcmp(what, "none") == 0;
+    x.any = strcmp(what, "some") == 0;
+    all_products(&x);
+    if (x.has_cudnn) all_convs(&x);
+    fprintf(stderr, "refused %llu\n", (unsigned long long)bench_cu(&x)->gpu.refused);
+    return bench_close(&x) == 0 ? 0 : 1;
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) n++;
+    return n;
+}
+
+static char said[1 << 18];
+
+/* What this program says on stderr with these variables set. */
+static void run_child(const char *variables, const char *what)
+{
+    char self[512] = "", command[1200];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(length > 0);
+    snprintf(command, sizeof command, "%s '%s' %s 2>&1", variables, self, what);
+    FILE *const f = popen(command, "r");
+    assert_non_null(f);
+    const size_t n = fread(said, 1, sizeof said - 1, f);
+    said[n] = '\0';
+    const int status = pclose(f);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) fail_msg("%s: status %d\n%s", variables, status, said);
+}
+
+static long refused(void)
+{
+    const char *const at = strstr(said, "refused ");
+    assert_non_null(at);
+    return strtol(at + 8, NULL, 10);
+}
+
+static void expect_none(const char *variables, const char *says)
+{
+    const int most = (int)(SW_COUNT(products) + 3 * SW_COUNT(convs));
+    run_child(variables, "none");
+    if (strstr(said, says) == NULL) fail_msg("%s: no '%s' in\n%s", variables, says, said);
+    assert_int_equal(count_of(said, "products of matrices run on swoop's own kernels"), 1);
+    assert_int_equal(count_of(said, "convolutions run on swoop's own kernels"), 1);
+    assert_int_equal(refused(), most);
+}
+
+static void test_absent(void **state)
+{
+    (void)state;
+    if (access(SWOOP_FAKECUDA "/libcudnn.so.9", R_OK) != 0) skip();
+    expect_none("SWOOP_CUBLASLT_LIBRARY=libnone.so SWOOP_CUDNN_LIBRARY=libnone.so", "install cuDNN 9");
+    expect_none("FAKECUDA_CUBLASLT=110000 FAKECUDA_CUDNN_VERSION=90100", "cuDNN 9.1.0, but 9.8");
+    expect_none("FAKECUDA_FAIL=cublasLtCreate:1:1,cudnnCreate:1:1001", "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)");
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= 2; seed++) {
+        char variables[64];
+        snprintf(variables, sizeof variables, "SWOOP_LOG=debug FAKECUDA_REFUSE=%d", seed);
+        run_child(variables, "some");
+        assert_true(refused() > 2 && refused() < (long)SW_COUNT(products) - 2);
+        assert_int_equal(count_of(said, "on our kernels: "), refused());
+        assert_true(count_of(said, "CUBLAS_STATUS_NOT_SUPPORTED (15)") >= refused() - 1);
+    }
+}
+
+/* ---- calls that fail ------------------------------------------------------------------------------------------------------- */
+
+static void fail_at(const char *function, int n, int code)
+{
+    void (*set)(const char *) = NULL;
+    char spec[128];
+    void *const symbol = fake_function("fk_fail_set");
+    memcpy(&set, &symbol, sizeof set);
+    snprintf(spec, sizeof spec, "%s:%d:%d", function, n, code);
+    set(n > 0 ? spec : NULL);
+}
+
+static const struct { const char *function; int code; sw_status planned, run; } failures[] = {
+    {"cublasLtMatmul", 13, SW_OK, SW_ERR_DEVICE},
+    {"cublasLtMatmulDescCreate", 3, SW_ERR_MEMORY, SW_OK},
+    {"cublasLtMatrixLayoutCreate", 3, SW_ERR_MEMORY, SW_OK},
+    {"cublasLtMatmulAlgoGetHeuristic", 3, SW_ERR_MEMORY, SW_OK},
+    {"cudnnBackendExecute", 5000, SW_OK, SW_ERR_DEVICE},
+    {"cudnnBackendCreateDescriptor", 4003, SW_ERR_MEMORY, SW_OK},
+    {"cudnnBackendSetAttribute", 4003, SW_ERR_MEMORY, SW_OK},
+    {"cudnnBackendFinalize", 4003, SW_ERR_MEMORY, SW_OK},
+};
+
+static sw_status plan_and_run(bench *x, bool product, sw_status *run)
+{
+    const sw__backend *const be = x->device->backend;
+    void *const dev = x->device->dev;
+    const sw__desc m = {.dtype = SW_F32, .rank = 2, .dim = {8, 8}, .stride = {8, 1}};
+    const sw__desc image_ = {.dtype = SW_F32, .rank = 4, .dim = {1, 4, 8, 8}, .stride = {256, 1, 32, 4}};
+    const sw__desc weight = {.dtype = SW_F32, .rank = 4, .dim = {4, 4, 3, 3}, .stride = {36, 9, 3, 1}};
+    const sw__desc desc[3] = {product ? m : image_, product ? m : weight, product ? m : image_};
+    const conv_case c = {.nd = 2, .groups = 1, .stride = 1, .dilation = 1, .pad_lo = 1, .pad_hi = 1};
+    const tensor none = {0};
+    const sw__attr conv = conv_attr(&c, SW_OP_CONV, &none);
+    sw__attr dot;
+    sw__bind bind[4] = {{0}};
+    void *plan = NULL;
+    size_t workspace = 0;
+    memset(&dot, 0, sizeof dot);
+    const sw__op_desc d = {.op = (uint16_t)(product ? SW_OP_DOT : SW_OP_CONV), .attr = product ? &dot : &conv, .name = "tried",
+                           .n_in = 2, .n_out = 1, .in = desc, .out = desc + 2};
+    const sw_status st = be->op_plan(dev, &d, &plan, &workspace);
+    *run = SW_OK;
+    if (st != SW_OK) return st;
+    for (int i = 0; i < 4; i++) assert_int_equal(be->alloc(dev, SW_MAX(workspace, (size_t)4096), &bind[i].buffer), SW_OK);
+    assert_int_equal(be->build(dev), SW_OK);
+    *run = be->op_exec(dev, plan, bind);
+    if (*run != SW_OK && strstr(sw_error(), "cublasLt") == NULL && strstr(sw_error(), "cudnnBackend") == NULL)
+        problem(x, "what failed is not named: %s", sw_error());
+    const sw_status again = be->op_exec(dev, plan, bind);
+    if (again != SW_OK) problem(x, "a second try fails: %s", sw_error());
+    be->sync(dev);
+    for (int i = 0; i < 4; i++) be->release(dev, bind[i].buffer);
+    be->op_free(dev, plan);
+    return st;
+}
+
+/* The library is closed before each try, so that it opens, and finds an engine, anew. */
+static void fail_in_turn(bench *x, size_t i)
+{
+    const bool product = strstr(failures[i].function, "cublas") != NULL;
+    for (int n = 1; n <= (failures[i].run != SW_OK ? 1 : 40); n++) {
+        sw_status run = SW_OK;
+        sw__cu_library_close(bench_cu(x));
+        fail_at(failures[i].function, n, failures[i].code);
+        const sw_status st = plan_and_run(x, product, &run);
+        const bool met = fake_count("fk_calls", failures[i].function) >= n;
+        fail_at(failures[i].function, 0, 0);
+        if (!met) break;
+        if (st != SW_OK && st != failures[i].planned)
+            problem(x, "%s, call %d: %s: %s", failures[i].function, n, sw_status_name(st), sw_error());
+        if (n > 1) continue;
+        if (st != failures[i].planned || run != failures[i].run)
+            problem(x, "%s: planned: %s, run: %s", failures[i].function, sw_status_name(st), sw_status_name(run));
+    }
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    bench x = bench_open(false);
+    for (size_t i = 0; i < SW_COUNT(failures); i++)
+        if (x.has_cudnn || strstr(failures[i].function, "cudnn") == NULL) fail_in_turn(&x, i);
+    assert_int_equal(bench_close(&x), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -303,8 +466,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_products_tf32),
         cmocka_unit_test(test_convolutions),
         cmocka_unit_test(test_convolutions_tf32),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_absent),
     };
-    (void)argc;
     under_the_double(argv);
+    if (argc == 2) return child(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

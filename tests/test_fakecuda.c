@@ -1,7 +1,7 @@
-/* test_fakecuda.c: the double of a GPU finds what it is there to find: each check of tests/fakecuda has a program with the
- * fault planted, run in a process of its own, whose report and exit code are looked at; and a program without fault gives
- * the same bits in whatever order its streams run. Here: streams and order. Memory, kernels and calls:
- * test_fakecuda_calls.c; graphs, several GPUs, NVML and NVRTC: test_fakecuda_graph.c. */
+/* test_fakecuda.c: the double of a GPU finds what it is there to find: each check of tests/fakecuda has a program with
+ * the fault planted, run in a process of its own, whose report and exit code are looked at; and a program without fault
+ * gives the same bits in whatever order its streams run. Here: streams and order. Memory, kernels and calls:
+ * test_fakecuda_calls.c; graphs: test_fakecuda_graph.c; several GPUs, NVML and NVRTC: test_fakecuda_machine.c. */
 /* needs: FAKECUDA */
 #include "fakecuda_case.h"
 
@@ -122,6 +122,40 @@ static void test_legacy_and_queries(void **state)
     expect_clean("", query);
 }
 
+/* Two threads, each with a stream of its own. */
+static void *one_of_two(void *data)
+{
+    CUstream s = stream[*(int *)data];
+    OK(cu.cuCtxSetCurrent(context));
+    for (int k = 0; k < 50; k++) {
+        const CUdeviceptr p = zeros(s);
+        float *const host = pinned(BYTES);
+        for (int i = 0; i < k; i++) OK(add_one(p, N, s));
+        OK(cu.cuMemcpyDtoHAsync(host, p, BYTES, s));
+        OK(cu.cuStreamSynchronize(s));
+        CHECK(host[N - 1] == (float)k);
+        OK(cu.cuMemFreeHost(host));
+        OK(cu.cuMemFree(p));
+    }
+    return NULL;
+}
+
+static void two_threads(void)
+{
+    int which[2] = { 0, 1 };
+    pthread_t t[2];
+    set_up_fake();
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&t[i], NULL, one_of_two, &which[i]) == 0);
+    for (int i = 0; i < 2; i++) pthread_join(t[i], NULL);
+    tear_down_fake();
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    expect_clean("", two_threads);
+}
+
 /* ---- order ------------------------------------------------------------------------------------------------------- */
 
 static void missing_wait(void)
@@ -151,6 +185,27 @@ static void wait_too_early(void)
     OK(cu.cuStreamWaitEvent(stream[1], event[0], 0));
     OK(add_one(a, N, stream[1]));
     OK(cu.cuCtxSynchronize());
+}
+
+/* Two streams write the same word: which of them is last depends on the seed. */
+static void orders(void)
+{
+    int last[3] = { 0 };
+    set_up_fake();
+    const CUdeviceptr a = zeros(stream[0]);
+    int *const host = (int *)(void *)pinned(BYTES);
+    OK(cu.cuCtxSynchronize());
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        cu.fk_seed(seed);
+        OK(cu.cuMemsetD32Async(a, 1, 1, stream[0]));
+        OK(cu.cuMemsetD32Async(a, 2, 1, stream[1]));
+        OK(cu.cuCtxSynchronize());
+        OK(cu.cuMemcpyDtoHAsync(host, a, 4, stream[0]));
+        OK(cu.cuStreamSynchronize(stream[0]));
+        CHECK(*host == 1 || *host == 2);
+        last[*host]++;
+    }
+    CHECK(last[1] >= 5 && last[2] >= 5);
 }
 
 static void neighbours(void)
@@ -202,6 +257,28 @@ static void staging_reused(void)
     OK(cu.cuMemcpyDtoHAsync(host, a, BYTES, stream[0]));
     OK(cu.cuMemcpyHtoDAsync(b, host, BYTES, stream[1]));
     OK(cu.cuCtxSynchronize());
+}
+
+/* … and with one: down, up again, and down into it once more while the copy up has not run. */
+static void staging_in_order(void)
+{
+    set_up_fake();
+    const CUdeviceptr a = zeros(stream[0]), b = memory(BYTES);
+    float *const host = pinned(BYTES), result[N];
+    OK(cu.cuMemcpyDtoHAsync(host, a, BYTES, stream[0]));
+    OK(cu.cuMemcpyHtoDAsync(b, host, BYTES, stream[0]));
+    OK(add_one(a, N, stream[0]));
+    OK(cu.cuMemcpyDtoHAsync(host, a, BYTES, stream[0]));
+    OK(cu.cuMemcpyDtoHAsync(result, b, BYTES, stream[0]));
+    CHECK(result[0] == 0 && result[N - 1] == 0 && host[0] == 1 && host[N - 1] == 1);
+    OK(cu.cuMemcpyHtoDAsync(b, host, BYTES, stream[0])); /* what the host sees now is what goes up */
+    OK(cu.cuMemcpyDtoHAsync(host, a, BYTES, stream[0]));
+    OK(cu.cuMemcpyDtoHAsync(result, b, BYTES, stream[0]));
+    CHECK(result[0] == 1 && result[N - 1] == 1);
+    OK(cu.cuMemFree(a));
+    OK(cu.cuMemFree(b));
+    OK(cu.cuMemFreeHost(host));
+    tear_down_fake();
 }
 
 /* Who reads before waiting sees NaN; pageable memory is copied at once, so it may change. */
@@ -275,7 +352,9 @@ static void test_order(void **state)
     }
     expect_report("", missing_wait_after_read, "a wait is missing");
     expect_report("", wait_too_early, "a wait is missing");
+    expect_report("", orders, "a wait is missing");
     expect_clean("", neighbours);
+    expect_clean("", staging_in_order);
     expect_report("", freed_early, "is freed though the host has not waited for cuMemsetD32Async");
     expect_report("", source_changed, "the host changed the 1200 bytes");
     expect_report("", destination_changed, "the host wrote into the 1200 bytes");
@@ -290,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_legacy_and_queries),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* test_fakecuda_calls.c: the double of a GPU, continued: memory that is freed, left, dead or too little; kernels that go
- * wrong; launches, handles and threads that are not as they should be; calls that fail by order. See test_fakecuda.c. */
+/* test_fakecuda_calls.c: the double of a GPU, continued: memory that is freed, left, dead or too little; kernels that
+ * go wrong; launches, handles and threads that are not as they should be; calls that fail by order. See
+ * test_fakecuda.c. */
 /* needs: FAKECUDA */
 #include "fakecuda_case.h"
 
@@ -16,6 +17,22 @@ static void use_after_free(void)
     CHECK(cu.cuStreamSynchronize(stream[0]) == CUDA_ERROR_ILLEGAL_ADDRESS);
     CUdeviceptr b;
     CHECK(cu.cuMemAlloc(&b, 4) == CUDA_ERROR_ILLEGAL_ADDRESS); /* from now on everything fails */
+}
+
+static void lost(void)
+{
+    set_up_fake();
+    const CUdeviceptr a = zeros(stream[0]), b = zeros(stream[1]);
+    OK(add_one(a, N, stream[0]));
+    cu.fk_fail_set("cuStreamSynchronize:1:719");
+    CHECK(cu.cuStreamSynchronize(stream[0]) == CUDA_ERROR_LAUNCH_FAILED);
+    CHECK(cu.cuCtxSynchronize() == CUDA_ERROR_LAUNCH_FAILED);
+    CHECK(cu.cuMemFree(a) == CUDA_ERROR_LAUNCH_FAILED && cu.cuMemFree(b) == CUDA_ERROR_LAUNCH_FAILED);
+    CHECK(cu.cuModuleUnload(module) == CUDA_ERROR_LAUNCH_FAILED);
+    for (int i = 0; i < 3; i++) CHECK(cu.cuEventDestroy(event[i]) == CUDA_ERROR_LAUNCH_FAILED);
+    for (int i = 0; i < 3; i++) CHECK(cu.cuStreamDestroy(stream[i]) == CUDA_ERROR_LAUNCH_FAILED);
+    CHECK(cu.cuDevicePrimaryCtxRelease(0) == CUDA_ERROR_LAUNCH_FAILED);
+    CHECK(cu.fk_live(NULL) == 0); /* all was given back all the same */
 }
 
 static void out_of_bounds(void)
@@ -124,6 +141,7 @@ static void test_memory(void **state)
     expect_report("", read_dead, "which is dead");
     expect_report("FAKECUDA_UNINIT=1", read_unwritten, "which nothing has written");
     expect_clean("FAKECUDA_MEM=1M", too_little_memory);
+    expect_clean("", lost);
     const child_result r = run_child("", host_dereference);
     assert_true(r.signal == SIGSEGV || r.code == 1); /* 1: a sanitizer caught it */
 }
@@ -286,6 +304,30 @@ static void second_fails(void)
     _exit(0);
 }
 
+static void forked(void)
+{
+    int n, status;
+    OK(cu.cuInit(0));
+    const pid_t pid = fork();
+    if (pid == 0) exit(cu.cuDeviceGetCount(&n) == CUDA_ERROR_NOT_INITIALIZED && cu.fk_reports() == 1 ? 0 : 3);
+    CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    _exit(0);
+}
+
+static void old_driver(void)
+{
+    int version;
+    OK(cu.cuInit(0));
+    OK(cu.cuDriverGetVersion(&version));
+    OK(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cu.cuCtxSetCurrent(context));
+    CHECK(version == 12020);
+    CHECK(cu.cuModuleLoadData(&module, ".version 8.4\n.target sm_75\n") == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    OK(cu.cuModuleLoadData(&module, ptx_all));
+    OK(cu.cuModuleUnload(module));
+    OK(cu.cuDevicePrimaryCtxRelease(0));
+}
+
 static void no_device(void)
 {
     CHECK(cu.cuInit(0) == CUDA_ERROR_NO_DEVICE);
@@ -301,6 +343,9 @@ static void test_calls(void **state)
     const child_result r = run_child("FAKECUDA_FAIL=cuMemAlloc:2:2", second_fails);
     if (r.code != 0) fail_msg("%s", r.text);
     expect_clean("FAKECUDA_DEVICES=0", no_device);
+    expect_clean("FAKECUDA_DRIVER=12020", old_driver);
+    const child_result f = run_child("", forked);
+    if (f.code != 0 || strstr(f.text, "called in a fork") == NULL) fail_msg("%s", f.text);
 }
 
 int main(void)

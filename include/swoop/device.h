@@ -18,6 +18,9 @@ typedef struct sw_device_options {
     const char *kernels;       /* GPUs: a folder to take every program of kernels from; nothing is compiled or cached.
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
+    bool no_tune;              /* GPUs: never measure which kernels are the fastest (docs/tuning.md); SWOOP_NO_TUNE=1 too */
+    bool tune_all;             /* GPUs: measure every product and convolution of the programs that are compiled, also those
+                                * that are known, and a library's (CLBlast), however long it takes: swoop tune */
     bool tf32;                 /* cuda: products and convolutions of f32 round their inputs to TF32 (10 bits of fraction)
                                 * for tensor cores, where a library has an engine for it; sums stay f32. Other devices, and
                                 * GPUs before compute capability 8.0, refuse: SW_ERR_UNSUPPORTED */
@@ -49,9 +52,27 @@ SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtu
  * "null", "cuda:0", "opencl:1", or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
  * exist; options may be NULL. */
 SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
-/* After everything that was made on it: parameters, programs, trainers. */
+/* The handle is not to be used any more. What was made on the device (parameters, programs, trainers, buffers, kernels) goes
+ * on working; the device itself is closed when the last of it is freed. */
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
+
+/* What a trial found for a product or convolution. */
+typedef struct sw_tuned {
+    char op[200];                 /* what, and how large: "product f32 64x512x784 kkn bias relu" */
+    char chosen[128];             /* what is used from now on: "gemm 8x32", "CLBlast" */
+    double flops;
+    double rule, best, library;   /* seconds by the rules, by our fastest kernels, by the library; 0: not measured */
+    bool faster;                  /* chosen is not what the rules say */
+} sw_tuned;
+typedef struct sw_tune_result {
+    sw_tuned *ops;
+    int n;
+    char *table; /* the same as lines for a tuning table (docs/tuning.md); "" where nothing was measured */
+} sw_tune_result;
+/* What was measured since the device was opened. sw_tune_result_free. */
+SW_API sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out);
+SW_API void sw_tune_result_free(sw_tune_result *r);
 
 /* A GPU as a catalogue knows it (tools.h); 0 where a figure is not known. */
 typedef struct sw_gpu_model {

@@ -33,7 +33,7 @@ typedef struct sw_trainer_options {
 } sw_trainer_options;
 
 /* Copies the options; needs no data yet: programs are compiled when the first batch's shape is known, one for each batch
- * size that occurs, all on the same variables. The device must outlive the trainer. */
+ * size that occurs, all on the same variables. */
 SW_API sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out);
 SW_API void sw_trainer_free(sw_trainer *t);
 
@@ -171,6 +171,11 @@ SW_API sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_r
  * last ones) and writes their kernels to a folder, as text and binary, with a manifest: docs/kernel-folder.md. Trains
  * nothing. The key `kernels` makes a run take them from there. cb may be NULL. */
 SW_API sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb);
+
+/* swoop tune RUN: measures the products and convolutions of every program that this run would use on its GPU, without a
+ * limit of time and beside a library where there is one (CLBlast), and keeps what is found for later runs: docs/tuning.md.
+ * Trains nothing. cb may be NULL; sw_tune_result_free. */
+SW_API sw_status sw_run_tune(sw_config *c, const sw_run_callbacks *cb, sw_tune_result *out);
 
 /* swoop plan: what one training step of this configuration would take on a device, in bytes and operations, before
  * anything is allocated there or trained. */

@@ -43,6 +43,11 @@ typedef struct sw__backend {
     sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);
     sw_status (*sync)(void *dev);
     void *(*host_pointer)(void *buffer); /* NULL where the host cannot address device memory */
+    /* told of all whole ops of a program, and the arithmetic of each, before the first of them is planned: which way to do
+     * them may be found out by trial. measure: now is the time for that, no training is under way. NULL: there is one way.
+     * tuned: what trials have measured, for sw_device_tuned; the caller frees it also after a failure */
+    sw_status (*tune)(void *dev, const sw__op_desc *d, const double *flops, int n, bool measure);
+    sw_status (*tuned)(void *dev, sw_tune_result *out);
     /* kernels of the IR. build: *workspace is what a launch needs at bind[n_buffers] */
     sw_status (*kernel_build)(void *dev, const sw__kernel *k, void **built, size_t *workspace);
     void (*kernel_free)(void *dev, void *built);

@@ -12,6 +12,7 @@ typedef struct compilation {
     sw__bind *storage;        /* where each storage is */
     size_t *input_offset, *const_offset; /* of each graph input; of each storage that is a constant */
     size_t inputs_bytes, consts_bytes;
+    bool to_run;              /* sw_compile; a plan alone measures nothing */
 } compilation;
 
 /* ---- graph -> graph ------------------------------------------------------------------------------------------------------ */
@@ -113,6 +114,44 @@ static sw_status plan_op(compilation *c, uint32_t i, size_t *workspace)
     return st;
 }
 
+/* The ops handed over whole, their descriptors one after another in *descs. */
+static int list_ops(const compilation *c, sw__op_desc *ops, double *flops, sw__desc *descs)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < c->schedule->n_steps; i++) {
+        const sw__step *s = &c->schedule->steps[i];
+        if (s->kind != SW_STEP_OP) continue;
+        ops[n] = (sw__op_desc){.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out,
+                                .in = descs, .out = descs + s->n_in};
+        flops[n++] = s->flops;
+        for (int k = 0; k < s->n_in + s->n_out; k++) *descs++ = s->refs[k].desc;
+    }
+    return n;
+}
+
+/* A backend that has several ways to do an op decides now, knowing all of them. */
+static sw_status tune(compilation *c)
+{
+    const sw__backend *b = c->device->backend;
+    size_t n_ops = 0, n_descs = 0;
+    if (!b->tune || !c->to_run) return SW_OK;
+    for (uint32_t i = 0; i < c->schedule->n_steps; i++) {
+        const sw__step *s = &c->schedule->steps[i];
+        n_ops += s->kind == SW_STEP_OP;
+        n_descs += s->kind == SW_STEP_OP ? (size_t)(s->n_in + s->n_out) : 0;
+    }
+    if (n_ops == 0) return SW_OK;
+    sw__op_desc *ops = sw__malloc(n_ops * sizeof *ops);
+    double *flops = sw__malloc(n_ops * sizeof *flops);
+    sw__desc *descs = sw__malloc(SW_MAX(n_descs, (size_t)1) * sizeof *descs);
+    sw_status st = ops && flops && descs ? SW_OK : sw__no_memory(n_descs * sizeof *descs, "the list of ops");
+    if (st == SW_OK) st = b->tune(c->device->dev, ops, flops, list_ops(c, ops, flops, descs), !c->device->looping);
+    sw__free(ops);
+    sw__free(flops);
+    sw__free(descs);
+    return st;
+}
+
 static sw_status plan_steps(compilation *c)
 {
     sw__schedule *s = c->schedule;
@@ -199,11 +238,12 @@ static sw_status make_plan(compilation *c, const sw_graph *g)
                         "mark a value with sw_output");
     c->program = sw__calloc(1, sizeof *c->program);
     if (!c->program) return sw__no_memory(sizeof *c->program, "a program");
-    c->program->device = c->device;
+    c->program->device = sw__device_use(c->device);
     c->program->profile = c->options->profile;
     SW_TRY(run_passes(c, g));
     const sw__asks asks = {.ctx = c->device, .op_accepts = ask_accepts, .no_fuse = c->options->no_fuse};
     SW_TRY(sw__schedule_build(c->graph, c->device->traits, &asks, &c->schedule));
+    SW_TRY(tune(c));
     SW_TRY(plan_steps(c));
     SW_TRY(sw__plan_memory(c->schedule, c->device->traits));
     sw__dump_schedule(c->schedule);
@@ -375,7 +415,7 @@ sw_status sw_compile(const sw_graph *g, sw_device *d, const sw_compile_options *
 {
     if (!g || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_compile: graph, device or out is NULL");
     const double start = sw__now();
-    compilation c = {.device = d, .options = o ? o : &no_options};
+    compilation c = {.device = d, .options = o ? o : &no_options, .to_run = true};
     sw_status st = make_plan(&c, g);
     if (st == SW_OK) st = make_runnable(&c, g);
     if (st == SW_OK) {

@@ -142,6 +142,7 @@ sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device *
         sw__free(d);
         return st;
     }
+    atomic_init(&d->users, 1);
     d->traits = backend->traits(d->dev);
     *out = d;
     return SW_OK;
@@ -174,14 +175,21 @@ sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out)
         sw__free(d);
         return st;
     }
+    atomic_init(&d->users, 1);
     d->traits = d->backend->traits(d->dev);
     *out = d;
     return SW_OK;
 }
 
+sw_device *sw__device_use(sw_device *d)
+{
+    atomic_fetch_add(&d->users, 1);
+    return d;
+}
+
 void sw_device_close(sw_device *d)
 {
-    if (!d) return;
+    if (!d || atomic_fetch_sub(&d->users, 1) > 1) return;
     d->backend->close(d->dev);
     sw__free(d);
 }
@@ -189,4 +197,23 @@ void sw_device_close(sw_device *d)
 const sw_device_properties *sw_device_info(const sw_device *d)
 {
     return d ? &d->info : NULL;
+}
+
+sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out)
+{
+    if (!d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_device_tuned: device or out is NULL");
+    *out = (sw_tune_result){0};
+    sw_status st = d->backend->tuned ? d->backend->tuned(d->dev, out) : SW_OK;
+    if (st == SW_OK && !out->table) out->table = sw__strdup("");
+    if (st == SW_OK && !out->table) st = sw__no_memory(1, "a table");
+    if (st != SW_OK) sw_tune_result_free(out);
+    return st;
+}
+
+void sw_tune_result_free(sw_tune_result *r)
+{
+    if (!r) return;
+    sw__free(r->ops);
+    sw__free(r->table);
+    *r = (sw_tune_result){0};
 }

@@ -25,6 +25,7 @@ void sw_program_free(sw_program *p)
     sw__free(p->staging);
     sw__free(p->trace);
     sw__arena_free(&p->arena);
+    sw_device_close(p->device);
     sw__free(p);
 }
 
@@ -169,7 +170,7 @@ sw_status sw_program_run(sw_program *p)
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
     SW_TRY(sw_program_build(p));
     SW_TRY(run_once(p));
-    p->runs++;
+    if (p->runs++ > 0) p->device->looping = true;
     if (p->runs % SW__RUNS_AHEAD != 0) return SW_OK; /* whoever reads a result waits for it */
     return p->device->backend->sync(p->device->dev);
 }

@@ -245,6 +245,11 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .info = { .name = "kernels", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
                   .help = "folder of a GPU's kernels, as `swoop kernels` writes it: nothing is compiled" },
     },
+    [SW_KEY_NO_TUNE] = {
+        .info = { .name = "no_tune", .group = "control", .type = SW_KEY_BOOL, .fallback = "false", .may_change = true,
+                  .help = "do not measure which of a GPU's kernels are the fastest" },
+        .alone = "true",
+    },
     [SW_KEY_PROJECT] = {
         .info = { .name = "project", .group = "output", .type = SW_KEY_STRING, .fallback = "runs",
                   .help = "folder of the run folders" },

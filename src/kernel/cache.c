@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -329,4 +330,25 @@ sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *byt
     else log_off(folder, strerror(errno));
     sw__free(folder);
     return st;
+}
+
+/* ---- lock -------------------------------------------------------------------------------------------------------- */
+
+int sw__kcache_lock(void)
+{
+    char *folder = NULL;
+    if (limit_bytes() == 0 || cache_folder(&folder) != SW_OK || folder == NULL) return -1;
+    char *const path = make_folder(folder) ? sw__asprintf("%s/lock", folder) : NULL;
+    const int fd = path != NULL ? open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600) : -1;
+    int code = 0;
+    while (fd >= 0 && (code = flock(fd, LOCK_EX)) != 0 && errno == EINTR) {}
+    if (fd < 0 || code != 0) sw__log(SW_LOG_INFO, "kernel cache: %s: cannot lock it: %s", folder, strerror(errno));
+    sw__free(path);
+    sw__free(folder);
+    return fd;
+}
+
+void sw__kcache_unlock(int lock)
+{
+    if (lock >= 0) close(lock); /* which ends the lock */
 }

@@ -15,4 +15,9 @@ sw_status sw__kcache_get(const char *key_text, size_t key_bytes, void **bytes, s
 /* kept: NULL, or whether it is there now. */
 sw_status sw__kcache_put(const char *key_text, size_t key_bytes, const void *bytes, size_t n, bool *kept);
 
+/* For whoever reads an entry to put it back changed: between lock and unlock no other process does. -1, where the folder
+ * takes no locks: unlock takes that too. */
+int sw__kcache_lock(void);
+void sw__kcache_unlock(int lock);
+
 #endif

@@ -18,6 +18,7 @@ typedef struct run {
     sw__run_files files;
     const char *why;           /* the device was chosen; "": the user did */
     const char *write_kernels; /* NULL, or the folder of sw_run_kernels */
+    bool tune;                 /* sw_run_tune */
     sw__model_about about;
     sw__text info;
     char resume[SW__PATH]; /* folder, or "" */
@@ -391,6 +392,7 @@ static sw_status open_all(run *r)
     const sw_device_options device = {.threads = sw_config_is_auto(c, SW_KEY_THREADS) ? 0
                                                                                      : (int)sw_config_int(c, SW_KEY_THREADS),
                                       .kernels = *kernels ? kernels : NULL, .write_kernels = r->write_kernels,
+                                      .no_tune = sw_config_bool(c, SW_KEY_NO_TUNE), .tune_all = r->tune,
                                       .tf32 = strcmp(sw_config_text(c, SW_KEY_PRECISION), "tf32") == 0};
     SW_TRY(sw_device_open(sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE), &device, &r->device));
     if (sw_config_is_auto(c, SW_KEY_DEVICE)) {
@@ -487,27 +489,44 @@ sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *
     return st;
 }
 
+/* All that the run would compile, and its kernels. */
+static sw_status compile_all(run *r)
+{
+    const sw_config *const c = r->c;
+    if (!strcmp(sw_device_info(r->device)->backend, "cpu"))
+        return sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
+                        sw_device_info(r->device)->id);
+    note_data(r);
+    note_training(r);
+    SW_TRY(sw__trainer_programs(r->trainer, SW__TRAIN, sw_dataset_about(r->train)->count,
+                                sw_config_int(c, SW_KEY_BATCH_SIZE), sw_config_bool(c, SW_KEY_DROP_LAST)));
+    const sw_dataset *const sets[] = {r->val, r->test};
+    for (size_t i = 0; i < SW_COUNT(sets); i++) {
+        if (!sets[i]) continue;
+        const int64_t count = sw_dataset_about(sets[i])->count;
+        SW_TRY(sw__trainer_programs(r->trainer, SW__EVAL, count, sw__eval_batch(r->trainer, count), false));
+    }
+    return sw__trainer_build(r->trainer);
+}
+
 sw_status sw_run_kernels(sw_config *c, const char *folder, const sw_run_callbacks *cb)
 {
     if (!c || !folder || !*folder) return sw__fail(SW_ERR_ARGUMENT, "sw_run_kernels: configuration or folder is missing");
     run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .write_kernels = folder};
     sw_status st = open_all(&r);
-    if (st == SW_OK && !strcmp(sw_device_info(r.device)->backend, "cpu"))
-        st = sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
-                      sw_device_info(r.device)->id);
-    if (st == SW_OK) {
-        note_data(&r);
-        note_training(&r);
-        st = sw__trainer_programs(r.trainer, SW__TRAIN, sw_dataset_about(r.train)->count,
-                                  sw_config_int(c, SW_KEY_BATCH_SIZE), sw_config_bool(c, SW_KEY_DROP_LAST));
-    }
-    const sw_dataset *const sets[] = {r.val, r.test};
-    for (size_t i = 0; i < SW_COUNT(sets) && st == SW_OK; i++) {
-        if (!sets[i]) continue;
-        const int64_t count = sw_dataset_about(sets[i])->count;
-        st = sw__trainer_programs(r.trainer, SW__EVAL, count, sw__eval_batch(r.trainer, count), false);
-    }
-    if (st == SW_OK) st = sw__trainer_build(r.trainer); /* writes them */
+    if (st == SW_OK) st = compile_all(&r);
+    run_free(&r);
+    return st;
+}
+
+sw_status sw_run_tune(sw_config *c, const sw_run_callbacks *cb, sw_tune_result *out)
+{
+    if (!c || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_tune: configuration or out is NULL");
+    *out = (sw_tune_result){0};
+    run r = {.c = c, .cb = cb ? cb : &silent, .why = "", .tune = true};
+    sw_status st = open_all(&r);
+    if (st == SW_OK) st = compile_all(&r);
+    if (st == SW_OK) st = sw_device_tuned(r.device, out);
     run_free(&r);
     return st;
 }

@@ -213,12 +213,14 @@ struct fk_function {
     fk_module *module;
     const ptx_kernel *kernel;
     ptx_info info;
-    int registers;
+    int registers, stack; /* bytes */
     int max_dynamic; /* bytes that cuFuncSetAttribute allowed; -1: what the static part leaves of 48 KiB */
     char name[128];
 };
 void fk_module_end(fk_module *m);
-int fk_cubin_registers(const unsigned char *elf, size_t n, const char *kernel); /* 0: unknown; cu_cubin.c */
+/* What ptxas noted of a kernel; -1: unknown; cu_cubin.c */
+enum { FK_CUBIN_STACK = 0x11, FK_CUBIN_REGISTERS = 0x2f };
+int fk_cubin_value(const unsigned char *elf, size_t n, const char *kernel, int what);
 size_t fk_cubin_bytes(const unsigned char *elf);
 size_t fk_function_dynamic_limit(const fk_function *f);
 

@@ -1,10 +1,11 @@
-/* cu_cubin.c: what the real CUBIN behind the PTX tells of a kernel: the registers that ptxas gave it. See cu.h. */
+/* cu_cubin.c: what the real CUBIN behind the PTX tells of a kernel: the registers that ptxas gave it, and the bytes of
+ * its stack, spilled registers included. See cu.h. */
 #include "cu.h"
 
 #include <elf.h>
 #include <string.h>
 
-enum { EIATTR_REGCOUNT = 0x2f, EIFMT_SVAL = 0x04 };
+enum { EIFMT_SVAL = 0x04 };
 
 size_t fk_cubin_bytes(const unsigned char *elf)
 {
@@ -29,21 +30,21 @@ static const char *name_of(const unsigned char *elf, size_t n, const Elf64_Shdr 
     return at < names->sh_size && names->sh_offset + at < n ? (const char *)elf + names->sh_offset + at : "";
 }
 
-/* Registers by the number of the symbol, in .nv.info. */
-static int listed(const unsigned char *at, size_t n, uint32_t symbol)
+/* The value of an attribute by the number of the symbol, in .nv.info. */
+static int listed(const unsigned char *at, size_t n, int what, uint32_t symbol)
 {
     for (size_t i = 0; i + 4 <= n;) {
         uint16_t size;
         uint32_t pair[2];
         memcpy(&size, at + i + 2, sizeof size);
         if (at[i] != EIFMT_SVAL) size = 0; /* the value is within the four bytes */
-        if (at[i] == EIFMT_SVAL && at[i + 1] == EIATTR_REGCOUNT && size >= 8 && i + 12 <= n) {
+        if (at[i] == EIFMT_SVAL && at[i + 1] == what && size >= 8 && i + 12 <= n) {
             memcpy(pair, at + i + 4, sizeof pair);
             if (pair[0] == symbol) return (int)pair[1];
         }
         i += 4u + size;
     }
-    return 0;
+    return -1;
 }
 
 static uint32_t symbol_of(const unsigned char *elf, size_t n, const char *kernel)
@@ -61,16 +62,16 @@ static uint32_t symbol_of(const unsigned char *elf, size_t n, const char *kernel
     return 0;
 }
 
-int fk_cubin_registers(const unsigned char *elf, size_t n, const char *kernel)
+int fk_cubin_value(const unsigned char *elf, size_t n, const char *kernel, int what)
 {
     Elf64_Ehdr h;
     Elf64_Shdr names, s;
-    if (n < sizeof h) return 0;
+    if (n < sizeof h) return -1;
     memcpy(&h, elf, sizeof h);
-    if (!section(elf, n, h.e_shstrndx, &names)) return 0;
+    if (!section(elf, n, h.e_shstrndx, &names)) return -1;
     const uint32_t symbol = symbol_of(elf, n, kernel);
     for (size_t i = 0; symbol != 0 && section(elf, n, i, &s); i++)
         if (strcmp(name_of(elf, n, &names, s.sh_name), ".nv.info") == 0)
-            return listed(elf + s.sh_offset, s.sh_size, symbol);
-    return 0;
+            return listed(elf + s.sh_offset, s.sh_size, what, symbol);
+    return -1;
 }

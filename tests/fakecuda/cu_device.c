@@ -251,7 +251,8 @@ FK_EXPORT CUresult CUDAAPI cuDevicePrimaryCtxGetState(CUdevice device, unsigned 
 FK_EXPORT CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
     FK_ENTER(FK_RELEASE);
-    CUresult code = CUDA_SUCCESS;
+    CUresult code = guard.told; /* then it is left as it is */
+    if (code != CUDA_SUCCESS) return code;
     fk_context *const c = context != NULL ? fk_object_of(&guard, context, FK_CTX, &code) : NULL;
     if (code != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
     fk_current = c;

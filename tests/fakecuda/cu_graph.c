@@ -151,11 +151,6 @@ static CUresult queue_nodes(const fk_exec *e, fk_stream *s, fk_clock *clock, fk_
 {
     const fk_clock start = s->clock;
     *all = start;
-    for (int i = 1; i < e->n_lanes; i++) { /* of this launch's clocks only the edges tell */
-        const uint32_t own = e->lane[i]->clock.seq[e->lane[i]->id];
-        memset(&e->lane[i]->clock, 0, sizeof(fk_clock));
-        e->lane[i]->clock.seq[e->lane[i]->id] = own;
-    }
     for (int i = 0; i < e->n_nodes; i++) {
         const fk_node *const n = &e->node[i];
         fk_stream *const to = n->lane == 0 ? s : e->lane[n->lane];

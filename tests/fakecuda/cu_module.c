@@ -44,6 +44,16 @@ static CUresult check_target(const fk_guard *g, const char *ptx, bool is_cubin)
     return is_cubin ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_PTX;
 }
 
+/* ".version 8.4" came with CUDA 12.4, 9.0 with 13.0: an older driver does not read it. */
+static CUresult check_version(const char *ptx)
+{
+    const char *const at = strstr(ptx, ".version ");
+    char *end = NULL;
+    const long major = at != NULL ? strtol(at + 9, &end, 10) : 0,
+               minor = end != NULL && *end == '.' ? strtol(end + 1, NULL, 10) : 0;
+    return 1000 * (major + 4) + 10 * minor > fk_set.driver ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : CUDA_SUCCESS;
+}
+
 static CUresult find_ptx(const fk_guard *g, const char *image, const char **ptx, bool *is_cubin)
 {
     *is_cubin = memcmp(image, mark, sizeof mark) == 0;
@@ -61,6 +71,7 @@ static CUresult load(const fk_guard *g, CUmodule *out, const void *image, char *
     char error[512] = "";
     if (out == NULL || image == NULL) return fk_misuse(g, CUDA_ERROR_INVALID_VALUE, "no module or no image");
     CUresult code = find_ptx(g, image, &ptx, &is_cubin);
+    if (code == CUDA_SUCCESS && !is_cubin) code = check_version(ptx);
     if (code == CUDA_SUCCESS) code = check_target(g, ptx, is_cubin);
     if (code != CUDA_SUCCESS) return code;
     fk_module *const m = fk_new(FK_MODULE, sizeof *m, fk_current->o.device);
@@ -142,6 +153,18 @@ static int guessed_registers(const ptx_info *k)
     return k->registers < 16 ? 16 : k->registers > most ? most : k->registers;
 }
 
+static void measure(fk_function *f, const char *name)
+{
+    const fk_module *const m = f->module;
+    f->registers = f->stack = -1;
+    if (m->cubin != NULL) {
+        f->registers = fk_cubin_value(m->cubin, m->cubin_bytes, name, FK_CUBIN_REGISTERS);
+        f->stack = fk_cubin_value(m->cubin, m->cubin_bytes, name, FK_CUBIN_STACK);
+    }
+    if (f->registers <= 0) f->registers = guessed_registers(&f->info);
+    if (f->stack < 0) f->stack = (int)f->info.local_bytes;
+}
+
 FK_EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 {
     FK_ENTER(FK_CONTEXT);
@@ -158,10 +181,23 @@ FK_EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule handle,
         if (f == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
         f->kernel = k;
         f->info = ptx_kernel_info(k);
-        f->registers = m->cubin != NULL ? fk_cubin_registers(m->cubin, m->cubin_bytes, name) : 0;
-        if (f->registers == 0) f->registers = guessed_registers(&f->info);
+        measure(f, name);
     }
     *out = (CUfunction)(void *)f;
+    return CUDA_SUCCESS;
+}
+
+FK_EXPORT CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t i, size_t *offset, size_t *size)
+{
+    FK_ENTER(FK_CONTEXT);
+    CUresult code;
+    const fk_function *const f = fk_object_of(&guard, handle, FK_FUNCTION, &code);
+    if (f == NULL) return code;
+    if (offset == NULL) return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "no place for an answer");
+    size_t bytes = 0;
+    if (i >= (size_t)f->info.n_params) return CUDA_ERROR_INVALID_VALUE; /* how a caller finds out how many there are */
+    ptx_param(f->kernel, (int)i, offset, &bytes);
+    if (size != NULL) *size = bytes;
     return CUDA_SUCCESS;
 }
 
@@ -183,7 +219,7 @@ FK_EXPORT CUresult CUDAAPI cuFuncGetAttribute(int *value, CUfunction_attribute w
         { CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, f->info.max_threads },
         { CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, (int)f->info.shared_bytes },
         { CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, 0 },
-        { CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, (int)f->info.local_bytes },
+        { CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f->stack },
         { CU_FUNC_ATTRIBUTE_NUM_REGS, f->registers },
         { CU_FUNC_ATTRIBUTE_PTX_VERSION, sm },
         { CU_FUNC_ATTRIBUTE_BINARY_VERSION, sm },

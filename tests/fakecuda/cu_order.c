@@ -155,6 +155,7 @@ static bool is_known(const fk_alloc *a, const uint32_t *words, int id, uint32_t 
 void fk_touch_free(fk_alloc *a)
 {
     uint32_t who = 0;
+    if (fk_sticky != CUDA_SUCCESS) return; /* nobody can wait for a lost device */
     bool known = is_known(a, a->writer, 0, &who);
     for (int id = 1; id < FK_IDS && known; id++) known = is_known(a, a->reader[id], id, &who);
     if (known) return;

@@ -114,8 +114,13 @@ static nvmlReturn_t put_text(char *to, unsigned size, const char *text)
 EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned size);
 EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned size)
 {
+    static const struct { unsigned cuda; const char *driver; } drivers[] = {
+        { 13000, "580.65.06" }, { 12080, "570.86.10" }, { 12040, "550.54.14" }, { 0, "525.60.13" },
+    };
     ENTER(version != NULL);
-    return put_text(version, size, "580.65.06");
+    int i = 0;
+    while (drivers[i].cuda > setting("FAKECUDA_DRIVER", 13000)) i++;
+    return put_text(version, size, drivers[i].driver);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *n);

@@ -1,18 +1,34 @@
-/* ptx_ops.c: what ptx_run.c and ptx_memory.c do on all lanes of a group: masks, blends, looks at addresses, copies; and the
- * tables of operations of its neighbours, together a ptx_isa. Compiled once for any CPU and once for AVX2. */
+/* ptx_ops.c: what ptx_run.c and ptx_memory.c do on all lanes of a group: masks, blends, looks at addresses, copies;
+ * and the tables of operations of its neighbours, together a ptx_isa. Compiled once for any CPU and once for AVX2. */
 #include "ptx_lanes.h"
 
+static void addresses(uint64_t *at, const void *operand, bool wide, uint64_t offset)
+{
+    const uint64_t *const from = operand;
+    const uint32_t *const narrow = operand;
+    if (wide) EACH_LANE at[i] = from[i] + offset;
+    else EACH_LANE at[i] = (uint32_t)(narrow[i] + (uint32_t)offset);
+}
+
+/* Mostly they lie in a row or are one: only others are looked at twice. */
 static void scan(ptx_scan *s, const uint64_t *at, size_t bytes)
 {
-    uint64_t low = at[0], high = at[0], bits = 0, uneven = 0, other = 0;
     const uint64_t first = at[0], step = bytes;
-#pragma omp simd reduction(min : low) reduction(max : high) reduction(| : bits, uneven, other)
-    for (int i = 0; i < LANES; i++) {
-        low = at[i] < low ? at[i] : low;
-        high = at[i] > high ? at[i] : high;
-        bits |= at[i];
-        uneven |= at[i] - first - (uint64_t)i * step;
-        other |= at[i] ^ first;
+    uint64_t uneven = 0, other = 0, low = first, high = first, bits = first;
+#pragma omp simd reduction(| : uneven, other)
+    for (int i = 0; i < LANES - 1; i++) {
+        uneven |= at[i + 1] - at[i] - step;
+        other |= at[i + 1] ^ at[i];
+    }
+    if (uneven == 0) {
+        high = first + (LANES - 1) * step;
+    } else if (other != 0) {
+#pragma omp simd reduction(min : low) reduction(max : high) reduction(| : bits)
+        for (int i = 0; i < LANES; i++) {
+            low = at[i] < low ? at[i] : low;
+            high = at[i] > high ? at[i] : high;
+            bits |= at[i];
+        }
     }
     *s = (ptx_scan){ low, high, bits, other == 0, uneven == 0 ? step : 0 };
 }
@@ -62,11 +78,11 @@ static ptx_mask bits(const void *predicate)
         D *const to = d; \
         for (int i = 0; i < LANES; i++) { \
             T v; \
-            memcpy(&v, base + at[i], sizeof v); \
+            memcpy(&v, host + (at[i] - origin), sizeof v); \
             to[i] = (D)v; \
         } \
     }
-static void gather(void *d, const unsigned char *base, const uint64_t *at, int bytes, bool is_signed)
+static void gather(void *d, const unsigned char *host, uint64_t origin, const uint64_t *at, int bytes, bool is_signed)
 {
     if (bytes == 4) GATHER(uint32_t, uint32_t)
     else if (bytes == 8) GATHER(uint64_t, uint64_t)
@@ -87,7 +103,8 @@ static void gather(void *d, const unsigned char *base, const uint64_t *at, int b
     }
 static void row(void *d, const unsigned char *from, int bytes, bool is_signed)
 {
-    if (bytes >= 4) memcpy(d, from, (size_t)bytes * LANES);
+    if (bytes == 4) ROW(uint32_t)
+    else if (bytes == 8) memcpy(d, from, sizeof(uint64_t[LANES]));
     else if (bytes == 2 && is_signed) ROW(int16_t)
     else if (bytes == 2) ROW(uint16_t)
     else if (is_signed) ROW(int8_t)
@@ -98,9 +115,9 @@ static void row(void *d, const unsigned char *from, int bytes, bool is_signed)
     for (ptx_mask m = mask; m; m &= m - 1) { \
         const int i = __builtin_ctzll(m); \
         const T v = (T)((const S *)s)[i]; \
-        memcpy(base + at[i], &v, sizeof v); \
+        memcpy(host + (at[i] - origin), &v, sizeof v); \
     }
-static void scatter(unsigned char *base, const uint64_t *at, const void *s, int bytes, ptx_mask mask)
+static void scatter(unsigned char *host, uint64_t origin, const uint64_t *at, const void *s, int bytes, ptx_mask mask)
 {
     if (bytes == 4) SCATTER(uint32_t, uint32_t)
     else if (bytes == 8) SCATTER(uint64_t, uint64_t)
@@ -111,7 +128,8 @@ static void scatter(unsigned char *base, const uint64_t *at, const void *s, int 
 static void row_out(unsigned char *to, const void *s, int bytes)
 {
     const uint32_t *const from = s;
-    if (bytes >= 4) memcpy(to, s, (size_t)bytes * LANES);
+    if (bytes == 4) memcpy(to, s, sizeof(uint32_t[LANES]));
+    else if (bytes == 8) memcpy(to, s, sizeof(uint64_t[LANES]));
     else if (bytes == 2)
         for (int i = 0; i < LANES; i++) {
             const uint16_t v = (uint16_t)from[i];
@@ -123,5 +141,12 @@ static void row_out(unsigned char *to, const void *s, int bytes)
 
 const ptx_isa PTX_NAME(ptx_isa) = { .tables = { PTX_NAME(ptx_integer), PTX_NAME(ptx_float), PTX_NAME(ptx_compare),
                                                 PTX_NAME(ptx_convert), PTX_NAME(ptx_half), NULL },
-                                    .scan = scan, .blend = blend, .spread = spread, .bits = bits, .gather = gather,
-                                    .row = row, .scatter = scatter, .row_out = row_out };
+                                    .addresses = addresses,
+                                    .scan = scan,
+                                    .blend = blend,
+                                    .spread = spread,
+                                    .bits = bits,
+                                    .gather = gather,
+                                    .row = row,
+                                    .scatter = scatter,
+                                    .row_out = row_out };

@@ -1,6 +1,7 @@
 /* cu.c: the CUDA backend's table of functions: devices, and gpu.h's shared layer over cu_driver.c. Each function makes the
  * device's context current in the thread that calls. Called by exec/ through backend.h. */
 #include "backend/cuda/cu.h"
+#include "backend/gpu/tune.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -198,6 +199,17 @@ static sw_status cu_kernel_build(void *dev, const sw__kernel *k, void **built, s
     return sw__gpu_kernel_build(gpu(dev), k, built, workspace);
 }
 
+static sw_status cu_tune(void *dev, const sw__op_desc *d, const double *flops, int n, bool measure)
+{
+    ENTER();
+    return sw__gpu_tune(gpu(dev), d, flops, n, measure);
+}
+
+static sw_status cu_tuned(void *dev, sw_tune_result *out)
+{
+    return sw__gpu_tuned(gpu(dev), out);
+}
+
 static bool cu_op_accepts(void *dev, const sw__op_desc *d, int i)
 {
     return sw__gpu_op_accepts(gpu(dev), d, i);
@@ -322,6 +334,8 @@ const sw__backend sw__backend_cuda = {
     .kernel_build = cu_kernel_build,
     .kernel_free = cu_plan_free,
     .kernel_launch = cu_run,
+    .tune = cu_tune,
+    .tuned = cu_tuned,
     .op_accepts = cu_op_accepts,
     .op_plan = cu_op_plan,
     .op_free = cu_plan_free,

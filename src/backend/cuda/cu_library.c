@@ -40,15 +40,16 @@ bool sw__cu_library_has(uint16_t op) { return library_of[op] != 0; }
 static sw_status open_once(sw__cu *c, libraries *l, int which)
 {
     if (!l->state[which].tried) {
-        l->state[which].st = table[which].open(c, l);
-        l->state[which].tried = l->state[which].st != SW_ERR_MEMORY;
-        if (l->state[which].st != SW_OK) {
-            const char *const why = sw_error();
-            table[which].close(l);
-            memcpy(l->state[which].why, why, SW_MIN(strlen(why), sizeof l->state[which].why - 1));
-            sw__log(SW_LOG_WARN, "cuda: %s run on swoop's own kernels, which are slower: %s", table[which].what, why);
-        }
-        return l->state[which].st;
+        const sw_status st = table[which].open(c, l);
+        const char *const why = sw_error();
+        if (st != SW_OK) table[which].close(l);
+        if (st != SW_OK && st != SW_ERR_UNSUPPORTED) return st; /* out of memory: the next try may do better */
+        l->state[which].st = st;
+        l->state[which].tried = true;
+        if (st == SW_OK) return SW_OK;
+        memcpy(l->state[which].why, why, SW_MIN(strlen(why), sizeof l->state[which].why - 1));
+        sw__log(SW_LOG_WARN, "cuda: %s run on swoop's own kernels, which are slower: %s", table[which].what, why);
+        return st;
     }
     if (l->state[which].st == SW_OK) return SW_OK;
     return sw__fail(l->state[which].st, "%s", l->state[which].why);

@@ -10,8 +10,7 @@
 static sw__cudnn_api api;
 static char failure[500]; /* "" if all went well */
 
-#define INSTALL "install cuDNN 9 for your CUDA version (package cudnn9-cuda-13 or cudnn9-cuda-12); until then convolutions run " \
-                "on swoop's own kernels"
+#define INSTALL "install cuDNN 9 for your CUDA version (package cudnn9-cuda-13 or cudnn9-cuda-12)"
 
 enum { OLDEST = 90800 }; /* the first that plans for a described device */
 

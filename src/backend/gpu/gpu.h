@@ -43,6 +43,13 @@ typedef struct sw__gpu_driver {
      * SW_ERR_UNSUPPORTED, which takes back nothing, the op is planned on our kernels. NULL: there is no library. */
     sw_status (*library)(void *dev, sw__gpu_plan *p);
     bool (*library_has)(uint16_t op); /* whether it is worth asking; NULL: always */
+    /* A library that is asked only for ops for which it was found faster (tune.h): what it is called, NULL where it is not
+     * installed; and what its first call for this op costs a process, once. NULL: the library is asked for every op. */
+    const char *(*library_name)(void *dev);
+    sw_status (*library_start)(void *dev, const sw__op_desc *d, double *seconds);
+    /* For trials: from here on a launch waits for its end and adds its time on the device to *seconds; NULL: no more.
+     * NULL: whoever measures takes the host's clock. */
+    sw_status (*timer)(void *dev, double *seconds);
 } sw__gpu_driver;
 
 /* ---- device -------------------------------------------------------------------------------------------------------- */
@@ -64,6 +71,7 @@ typedef struct sw__gpu {
     char *read_from, *write_to; /* folders of kernels, or NULL; gpu_folder.c */
     uint64_t compiled, cached; /* programs compiled, and loaded from the cache: for logs and tests */
     uint64_t refused;          /* ops that the vendor's library did not take */
+    struct sw__gpu_tuning *tuning; /* which variants of its ops are the fastest; tune.h. NULL: a device for plans */
 } sw__gpu;
 
 /* target, key, driver, dev, backend, name are filled in by the caller. */
@@ -101,10 +109,10 @@ sw_status sw__gpu_folder_load(sw__gpu *g, uint64_t program, void **module);
 
 /* An instance of portable/FILE.k: the file with NAME and the given macros defined, e.g. {"TILE_M", 8}; text macros have
  * `text`. The file's entry point is KERNEL(NAME), its functions FN(name); NAME comes from file and macros, so equal
- * instances are one kernel. */
+ * instances are one kernel. alone: in a program of its own. */
 typedef struct sw__gpu_macro { const char *name; int64_t value; const char *text; } sw__gpu_macro;
 sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *file, const sw__gpu_macro *macros, int n,
-                                sw__gpu_kernel **out);
+                                bool alone, sw__gpu_kernel **out);
 
 /* ---- launches ------------------------------------------------------------------------------------------------------ */
 
@@ -146,6 +154,7 @@ struct sw__gpu_plan {
     sw__gpu_launch *launch;
     size_t workspace;
     int number;                      /* what its kernels REPORT as; set by sw__gpu_plan_new */
+    int variant;                     /* which way to do the op, see tune.h; 0: as the rules in ops/ say */
     char note[112];
 };
 
@@ -183,13 +192,17 @@ sw_status sw__gpu_source_launch(sw__gpu *g, void *built, const sw__source_launch
 
 /* ---- ops taken whole (ops/) ----------------------------------------------------------------------------------------- */
 
-/* plan: adds launches, sets workspace and note. accepts: NULL: any strides. Dtypes: every one that infer lets through. */
+/* plan: adds launches, sets workspace and note. accepts: NULL: any strides. Dtypes: every one that infer lets through.
+ * variants: how many ways there are on this device to do the op, plan's `variant` says which; NULL: one. */
 typedef struct sw__gpu_op {
     bool (*accepts)(const sw__gpu *g, const sw__op_desc *d, int i);
     sw_status (*plan)(sw__gpu_plan *p);
+    int (*variants)(const sw__gpu *g, const sw__op_desc *d);
 } sw__gpu_op;
 extern const sw__gpu_op sw__gpu_ops[SW_OP_COUNT]; /* gpu_op.c */
 
+int sw__gpu_matmul_variants(const sw__gpu *g, const sw__op_desc *d);
+int sw__gpu_conv_variants(const sw__gpu *g, const sw__op_desc *d);
 sw_status sw__gpu_matmul_plan(sw__gpu_plan *p);
 sw_status sw__gpu_conv_plan(sw__gpu_plan *p);
 sw_status sw__gpu_pool_plan(sw__gpu_plan *p);

@@ -15,7 +15,7 @@ struct sw__gpu_kernel {
     uint64_t hash;           /* of text */
     char *text, *entry, *wanted_by;
     int users;
-    bool alone, plain;       /* a user's: in a program of its own; and without the prelude */
+    bool alone, plain;       /* in a program of its own; without the prelude (a user's) */
     module *module;          /* NULL: asked for, not built */
     void *handle;
     sw_status failed;        /* what the last try to build it came to, and why: it keeps no other kernel from being */
@@ -108,7 +108,7 @@ uint64_t sw__gpu_kernel_program(const sw__gpu_kernel *k)
 }
 
 sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *file, const sw__gpu_macro *macros, int n,
-                                sw__gpu_kernel **out)
+                                bool alone, sw__gpu_kernel **out)
 {
     const char *const body = sw__portable(file);
     if (body == NULL) return sw__fail(SW_ERR_DEVICE, "there is no portable kernel '%s'", file);
@@ -125,7 +125,7 @@ sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *f
                  body);
     for (int i = 0; i < n; i++) sw__text_add(&text, "#undef %s\n", macros[i].name);
     sw_status st = head.failed || text.failed ? sw__no_memory(text.len, "a kernel's text") : SW_OK;
-    if (st == SW_OK) st = sw__gpu_want(g, wanted_by, text.s, entry, out);
+    if (st == SW_OK) st = want(g, wanted_by, text.s, entry, alone, false, out);
     sw__text_free(&head);
     sw__text_free(&text);
     return st;

@@ -1,8 +1,9 @@
 /* gpu_launch.c: plans (lists of launches): made, run, freed; and waiting, which is when a bad index comes to light.
  * See gpu.h. */
-#include "backend/gpu/gpu.h"
+#include "backend/gpu/tune.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- device ---------------------------------------------------------------------------------------------------------- */
 
@@ -20,6 +21,16 @@ void sw__gpu_set_traits(sw__gpu *g)
     t->bias_act[SW_OP_MATMUL] = t->bias_act[SW_OP_CONV] = true;
 }
 
+static sw_status make_tuning(sw__gpu *g, const sw_device_options *o)
+{
+    const char *const never = getenv("SWOOP_NO_TUNE");
+    g->tuning = sw__calloc(1, sizeof *g->tuning);
+    if (g->tuning == NULL) return sw__no_memory(sizeof *g->tuning, "a device's choices");
+    g->tuning->never = (o != NULL && o->no_tune) || (never != NULL && *never != '\0' && strcmp(never, "0") != 0);
+    g->tuning->all = o != NULL && o->tune_all && !g->tuning->never;
+    return SW_OK;
+}
+
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
 {
     sw__gpu_set_traits(g);
@@ -28,6 +39,7 @@ sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
     g->write_to = sw__strdup(to);
     if ((from != NULL && g->read_from == NULL) || (to != NULL && g->write_to == NULL))
         return sw__no_memory(64, "a folder's name");
+    SW_TRY(make_tuning(g, o));
     return g->driver->alloc(g->dev, SW_GPU_ERROR_WORDS * sizeof(int64_t), &g->errors);
 }
 
@@ -35,6 +47,7 @@ void sw__gpu_close(sw__gpu *g)
 {
     if (g->errors != NULL) g->driver->release(g->dev, g->errors);
     g->errors = NULL;
+    sw__gpu_tuning_free(g);
     sw__free(g->read_from);
     sw__free(g->write_to);
 }

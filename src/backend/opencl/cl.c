@@ -2,6 +2,8 @@
  * Called by exec/ through backend.h. */
 #include "backend/opencl/cl.h"
 
+#include "backend/gpu/tune.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -182,22 +184,21 @@ static sw_status cl_run(void *dev, void *plan, const sw__bind *bind)
     return sw__gpu_plan_run(plan, bind);
 }
 
-/* The other queue runs beside the first: nothing may be left in that one. */
 static sw_status cl_run_timed(void *dev, bool is_op, void *plan, const sw__bind *bind, double *seconds)
 {
+    (void)dev;
     (void)is_op;
-    sw__cl *const c = dev;
-    cl_int code = CL_SUCCESS;
-    if (c->timed == NULL)
-        c->timed = c->api->clCreateCommandQueue(c->context, c->entry->id, CL_QUEUE_PROFILING_ENABLE, &code);
-    if (c->timed == NULL) return sw__cl_fail(code, "clCreateCommandQueue");
-    SW_TRY(sw__cl_driver.finish(dev));
-    *seconds = 0;
-    c->seconds = seconds;
-    const sw_status st = sw__gpu_plan_run(plan, bind);
-    c->seconds = NULL;
-    if (st != SW_OK) (void)c->api->clFinish(c->timed); /* what was launched there must not meet the next try */
-    return st;
+    return sw__gpu_run_timed(plan, bind, seconds);
+}
+
+static sw_status cl_tune(void *dev, const sw__op_desc *d, const double *flops, int n, bool measure)
+{
+    return sw__gpu_tune(gpu(dev), d, flops, n, measure);
+}
+
+static sw_status cl_tuned(void *dev, sw_tune_result *out)
+{
+    return sw__gpu_tuned(gpu(dev), out);
 }
 
 static bool cl_op_accepts(void *dev, const sw__op_desc *d, int i)
@@ -248,6 +249,8 @@ const sw__backend sw__backend_opencl = {
     .kernel_build = cl_kernel_build,
     .kernel_free = cl_plan_free,
     .kernel_launch = cl_run,
+    .tune = cl_tune,
+    .tuned = cl_tuned,
     .op_accepts = cl_op_accepts,
     .op_plan = cl_op_plan,
     .op_free = cl_plan_free,

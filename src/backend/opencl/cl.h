@@ -1,6 +1,6 @@
 /* cl.h: what the files of the OpenCL backend share: the API as loaded, the list of devices, the open device.
  * cl_load.c opens the ICD loader; cl_devices.c lists; cl_driver.c is memory, programs, launches (gpu.h's driver);
- * cl_upload.c sends without waiting; cl.c is the backend's table of functions. */
+ * cl_upload.c sends without waiting; cl_blas.c calls CLBlast; cl.c is the backend's table of functions. */
 #ifndef SW_BACKEND_OPENCL_CL_H
 #define SW_BACKEND_OPENCL_CL_H
 
@@ -107,6 +107,13 @@ sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src
 sw_status sw__cl_upload_check(sw__cl *c);
 bool sw__cl_wants_copy_queue(const sw__cl_entry *e, bool *always);
 void sw__cl_upload_end(sw__cl *c); /* releases the queues too */
+
+/* cl_driver.c: backs a measurement: launches wait and add their time to *seconds; NULL: no more. */
+sw_status sw__cl_timer(void *dev, double *seconds);
+/* cl_blas.c: gpu.h's library, by CLBlast. */
+const char *sw__cl_blas_name(void *dev);
+sw_status sw__cl_blas_plan(void *dev, sw__gpu_plan *plan);
+sw_status sw__cl_blas_start(void *dev, const sw__op_desc *d, double *seconds);
 
 /* A failed call as a status: "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)". */
 sw_status sw__cl_fail(cl_int code, const char *call);

@@ -190,6 +190,24 @@ static sw_status cl_launch(void *dev, void *kernel, const uint32_t groups[3], co
     return add_time(c, event);
 }
 
+/* The other queue runs beside the first: nothing may be left in that one. */
+sw_status sw__cl_timer(void *dev, double *seconds)
+{
+    sw__cl *const c = dev;
+    cl_int code = CL_SUCCESS;
+    c->seconds = NULL;
+    if (seconds == NULL) { /* after a failure, what was launched must not meet the next try */
+        if (c->timed != NULL) (void)c->api->clFinish(c->timed);
+        return SW_OK;
+    }
+    if (c->timed == NULL)
+        c->timed = c->api->clCreateCommandQueue(c->context, c->entry->id, CL_QUEUE_PROFILING_ENABLE, &code);
+    if (c->timed == NULL) return sw__cl_fail(code, "clCreateCommandQueue");
+    SW_TRY(cl_finish(dev));
+    c->seconds = seconds;
+    return SW_OK;
+}
+
 const sw__gpu_driver sw__cl_driver = {
     .compile = cl_compile,
     .binary = cl_binary,
@@ -203,4 +221,8 @@ const sw__gpu_driver sw__cl_driver = {
     .download = cl_download,
     .fill = cl_fill,
     .finish = cl_finish,
+    .timer = sw__cl_timer,
+    .library = sw__cl_blas_plan,
+    .library_name = sw__cl_blas_name,
+    .library_start = sw__cl_blas_start,
 };

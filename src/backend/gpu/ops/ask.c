@@ -1,5 +1,6 @@
 /* ask.c: macros and arguments of a portable kernel, gathered and launched; pieces of workspace. See big.h. */
 #include "backend/gpu/ops/big.h"
+#include "backend/gpu/tune.h"
 
 #include <stdio.h>
 
@@ -78,7 +79,8 @@ sw_status sw__ask_launch(sw__ask *a, int64_t groups_x, int64_t groups_y, int64_t
         return sw__fail(SW_ERR_UNSUPPORTED, "too large: %lld x %lld x %lld groups of work-items", (long long)groups_x,
                         (long long)groups_y, (long long)groups_z);
     snprintf(by, sizeof by, "'%.80s'", a->p->name);
-    SW_TRY(sw__gpu_want_portable(a->p->gpu, by, a->file, a->macro, a->n_macros, &k));
+    SW_TRY(sw__gpu_want_portable(a->p->gpu, by, a->file, a->macro, a->n_macros,
+                                 sw__gpu_kernels_alone(a->p), &k));
     return sw__gpu_add(a->p, k, (uint32_t)groups_x, (uint32_t)groups_y, (uint32_t)groups_z, (uint32_t)items, 1, 1,
                        a->arg, a->n_args);
 }

@@ -53,6 +53,14 @@ typedef struct sw__product {
     SW_MATRICES_MEMBER;        /* at most two batch axes for the functions below */
 } sw__product;
 
+/* How many variants tile.c and rows.c have of any product or convolution; some may come to the same. */
+int sw__tile_variants(void);
+int sw__rows_variants(void);
+
+/* The product of a MATMUL or DOT, batch axes as in sw__matrices; and bias and relu in place, behind a library's call. */
+sw__product sw__product_of(const sw__gpu_plan *p);
+sw_status sw__product_finish(sw__gpu_plan *p, const sw__product *g);
+
 sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g);
 sw_status sw__rows_product(sw__gpu_plan *p, const sw__product *g);
 
@@ -92,5 +100,8 @@ typedef struct sw__sum {
     int64_t m_radix[3], m_stride[4], n_radix[3], n_stride[4], z1, z_stride[2];
 } sw__sum;
 sw_status sw__big_sum(sw__gpu_plan *p, const sw__sum *s);
+
+/* Buffer `bind`, a tensor as d says, becomes its relu, in place; a NaN stays one. */
+sw_status sw__big_relu(sw__gpu_plan *p, int bind, const sw__desc *d);
 
 #endif

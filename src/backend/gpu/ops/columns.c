@@ -181,7 +181,7 @@ sw_status sw__gpu_step(sw__gpu_plan *p, const char *file, const sw__gpu_macros *
     char by[160];
     sw__gpu_kernel *k = NULL;
     snprintf(by, sizeof by, "%s '%.120s'", sw__op_table[p->d.op].name, p->d.name != NULL ? p->d.name : "");
-    SW_TRY(sw__gpu_want_portable(p->gpu, by, file, m->m, m->n, &k));
+    SW_TRY(sw__gpu_want_portable(p->gpu, by, file, m->m, m->n, false, &k));
     return sw__gpu_add(p, k, groups, 1, 1, (uint32_t)size_x, (uint32_t)size_y, 1, args, n_args);
 }
 

@@ -144,6 +144,12 @@ static sw_status plan_grad_x(sw__gpu_plan *p, const sw__window *f)
     return st;
 }
 
+int sw__gpu_conv_variants(const sw__gpu *g, const sw__op_desc *d)
+{
+    (void)d;
+    return g->target.serial ? sw__rows_variants() : sw__tile_variants();
+}
+
 sw_status sw__gpu_conv_plan(sw__gpu_plan *p)
 {
     const sw__window w = describe(p);

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-static sw__product describe(const sw__gpu_plan *p)
+sw__product sw__product_of(const sw__gpu_plan *p)
 {
     const sw__op_desc *const d = &p->d;
     sw__product g = {.type = (sw_dtype)d->out[0].dtype, .a = 0, .b = 1, .c = d->n_in, .bias = -1,
@@ -44,9 +44,15 @@ static sw_status plan_all(sw__gpu_plan *p, const sw__product *given)
     return SW_OK;
 }
 
+int sw__gpu_matmul_variants(const sw__gpu *g, const sw__op_desc *d)
+{
+    (void)d;
+    return g->target.serial ? sw__rows_variants() : sw__tile_variants();
+}
+
 sw_status sw__gpu_matmul_plan(sw__gpu_plan *p)
 {
-    const sw__product g = describe(p);
+    const sw__product g = sw__product_of(p);
     if (sw__desc_elements(&p->d.out[0]) == 0) {
         snprintf(p->note, sizeof p->note, "empty");
         return SW_OK;
@@ -54,4 +60,24 @@ sw_status sw__gpu_matmul_plan(sw__gpu_plan *p)
     if (g.type == SW_F64 && !p->gpu->target.fp64)
         return sw__fail(SW_ERR_UNSUPPORTED, "this device has no arithmetic in f64; cast to f32");
     return plan_all(p, &g);
+}
+
+/* Of a product that a library's call before has computed; at most one batch axis. */
+sw_status sw__product_finish(sw__gpu_plan *p, const sw__product *g)
+{
+    const sw__target *const t = &p->gpu->target;
+    if (g->bias < 0 && !g->relu) return SW_OK;
+    const int items = t->serial ? 1 : SW_MIN(SW_MIN(256, t->max_group), t->max_local[0]);
+    const int64_t chunk = t->serial ? 4096 : 1, z = g->rank > 0 ? g->batch[0] : 1, total = z * g->m * g->n;
+    sw__ask a = sw__ask_for(p, "bias_act");
+    sw__ask_type(&a, g->type);
+    sw__ask_macro(&a, "ITEMS", items);
+    sw__ask_macro(&a, "CHUNK", chunk);
+    sw__ask_macro(&a, "BIAS", g->bias >= 0);
+    sw__ask_macro(&a, "RELU", g->relu);
+    sw__ask_buffer(&a, g->c, g->c_at);
+    sw__ask_buffer(&a, g->bias >= 0 ? g->bias : g->c, 0);
+    sw__ask_i64(&a, 4, (const int64_t[]){g->bias_s, g->m, g->n, total});
+    sw__ask_i64(&a, 3, (const int64_t[]){g->cm, g->cn, g->rank > 0 ? g->cs[0] : 0});
+    return sw__ask_launch(&a, sw__div_up(total, items * chunk), 1, 1, items);
 }

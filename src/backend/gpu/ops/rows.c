@@ -18,6 +18,40 @@ sw__lanes sw__rows_lanes(const sw__target *t, sw_dtype type, int64_t n)
     return l;
 }
 
+/* turn: the product's transpose, or not; direct: the right side as it lies, or not; vectors: one of them where the rules say
+ * two, two where one; mr, rows: rows of the kernel and of a group; parts: times as many of a weight gradient. Those that need
+ * no kernel of their own come first. */
+static const sw__rows_variant variants[] = {
+    {.rows = 0},
+    {.direct = true},
+    {.rows = 32},
+    {.rows = 512},
+    {.parts = 4},
+    {.turn = true},
+    {.turn = true, .direct = true},
+    {.mr = 12},
+    {.vectors = true},
+    {.mr = 4},
+    {.vectors = true, .mr = 12},
+};
+
+int sw__rows_variants(void)
+{
+    return (int)SW_COUNT(variants);
+}
+
+const sw__rows_variant *sw__rows_variant_of(const sw__gpu_plan *p)
+{
+    return &variants[p->variant > 0 && p->variant < (int)SW_COUNT(variants) ? p->variant : 0];
+}
+
+void sw__rows_vary(const sw__gpu_plan *p, sw__lanes *l)
+{
+    const sw__rows_variant *const v = sw__rows_variant_of(p);
+    if (v->vectors) l->nv = 3 - l->nv;
+    if (v->mr > 0) l->mr = v->mr;
+}
+
 void sw__rows_macros(sw__ask *a, sw_dtype type, const sw__lanes *l)
 {
     sw__ask_type(a, type);
@@ -28,8 +62,11 @@ void sw__rows_macros(sw__ask *a, sw_dtype type, const sw__lanes *l)
 
 /* Rows that a group takes; others: groups beside each other (panels, batch). Many, so that a panel is read often from
  * the cache; but enough groups for all cores. */
-static int64_t rows_of_group(const sw__target *t, const sw__lanes *l, int64_t m, int64_t others)
+static int64_t rows_of_group(const sw__gpu_plan *p, const sw__lanes *l, int64_t m, int64_t others)
 {
+    const sw__target *const t = &p->gpu->target;
+    const int64_t given = sw__rows_variant_of(p)->rows;
+    if (given > 0) return sw__div_up(given, l->mr) * l->mr;
     int64_t rows = sw__div_up(128, l->mr) * l->mr;
     while (rows > l->mr && sw__div_up(m, rows) * others < 8 * (int64_t)t->units)
         rows = sw__div_up(rows / 2, l->mr) * l->mr;
@@ -44,7 +81,7 @@ bool sw__rows_plain(sw_dtype type)
 sw_status sw__rows_launch(sw__gpu_plan *p, const sw__rows *r, const sw__lanes *l)
 {
     const int64_t panels = sw__div_up(r->n, l->w * l->nv), z = r->z0 * r->z1;
-    const int64_t rows = rows_of_group(&p->gpu->target, l, r->m, panels * z);
+    const int64_t rows = rows_of_group(p, l, r->m, panels * z);
     const int64_t flags = (r->bias < 0 ? 0 : r->bias_rows ? 2 : 1) + (r->relu ? 4 : 0) + (r->direct ? 8 : 0);
     if (r->q[3] < r->m && r->m > INT32_MAX)
         return sw__fail(SW_ERR_UNSUPPORTED, "the result has %lld places", (long long)r->m);
@@ -126,11 +163,16 @@ static sw__product transposed(const sw__product *g)
     return t;
 }
 
+static bool can_read_directly(const sw__product *g, const sw__lanes *l)
+{
+    return sw__rows_plain(g->type) && g->bn == 1 && g->n >= l->w * l->nv && g->k > 0;
+}
+
 /* The right side is read where it lies: its rows are contiguous, and either there are few rows of the left side to pay
  * for packing, or it is so narrow that it is nearly packed. */
 static bool reads_directly(const sw__product *g, const sw__lanes *l)
 {
-    return sw__rows_plain(g->type) && g->bn == 1 && g->n >= l->w * l->nv && g->k > 0 && (g->m <= 64 || g->bk <= 128);
+    return can_read_directly(g, l) && (g->m <= 64 || g->bk <= 128);
 }
 
 /* Cycles, roughly: to choose between the product and its transpose. */
@@ -215,10 +257,12 @@ sw_status sw__rows_product(sw__gpu_plan *p, const sw__product *given)
 {
     const sw__target *const t = &p->gpu->target;
     const sw__product turned = transposed(given);
-    const bool turn = cost(t, &turned) < cost(t, given);
+    const sw__rows_variant *const v = sw__rows_variant_of(p);
+    const bool turn = (cost(t, &turned) < cost(t, given)) != v->turn;
     const sw__product *const g = turn ? &turned : given;
-    const sw__lanes l = sw__rows_lanes(t, g->type, g->n);
-    const bool direct = reads_directly(g, &l);
+    sw__lanes l = sw__rows_lanes(t, g->type, g->n);
+    sw__rows_vary(p, &l);
+    const bool direct = can_read_directly(g, &l) && reads_directly(g, &l) != v->direct;
     const int64_t nr = l.w * l.nv;
     snprintf(p->note, sizeof p->note, "gemm %dx%d%s%s", l.mr, (int)nr, turn ? ", transposed" : "",
              direct ? "" : g->bn == 1 ? ", packed B" : ", packed B by columns");

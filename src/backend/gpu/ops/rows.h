@@ -7,6 +7,11 @@
 /* What a work-item keeps in registers: mr rows of nv vectors of w numbers. */
 typedef struct sw__lanes { int w, nv, mr; } sw__lanes;
 sw__lanes sw__rows_lanes(const sw__target *t, sw_dtype type, int64_t n);
+
+/* What a trial may find better than the rules: see rows.c. 0: as they say. */
+typedef struct sw__rows_variant { bool turn, direct, vectors; int8_t mr; int16_t rows; int8_t parts; } sw__rows_variant;
+const sw__rows_variant *sw__rows_variant_of(const sw__gpu_plan *p);
+void sw__rows_vary(const sw__gpu_plan *p, sw__lanes *l);
 void sw__rows_macros(sw__ask *a, sw_dtype type, const sw__lanes *l);
 bool sw__rows_plain(sw_dtype type); /* kept in memory as it is computed with */
 

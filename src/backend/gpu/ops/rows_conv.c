@@ -159,7 +159,8 @@ static sw_status some_images(sw__gpu_plan *p, const sw__window *w, int count, co
 
 sw_status sw__rows_conv(sw__gpu_plan *p, const sw__window *w, int count)
 {
-    const sw__lanes l = sw__rows_lanes(&p->gpu->target, w->type, w->o);
+    sw__lanes l = sw__rows_lanes(&p->gpu->target, w->type, w->o);
+    sw__rows_vary(p, &l);
     image m = find_image(w, count);
     const int64_t at_once = images_at_once(&m, w->type, w->n);
     int64_t bytes = 0;
@@ -185,14 +186,15 @@ typedef struct weight_job {
     int64_t band, block, part, parts;
 } weight_job;
 
-static sw__lanes weight_lanes(const sw__target *t, const sw__window *w)
+static sw__lanes weight_lanes(const sw__gpu_plan *p, const sw__window *w)
 {
-    sw__lanes l = sw__rows_lanes(t, w->type, merges(w) ? w->t[2] * w->c : w->c);
+    sw__lanes l = sw__rows_lanes(&p->gpu->target, w->type, merges(w) ? w->t[2] * w->c : w->c);
     l.mr = SW_MIN(l.mr, 8);
+    sw__rows_vary(p, &l);
     return l;
 }
 
-static weight_job find_job(const sw__target *t, const sw__window *w, const sw__lanes *l)
+static weight_job find_job(const sw__gpu_plan *p, const sw__window *w, const sw__lanes *l)
 {
     const bool merged = merges(w);
     const int64_t nr = l->w * l->nv, places = w->n * w->q[0] * w->q[1] * w->q[2], acc = sw__acc_bytes(w->type);
@@ -202,7 +204,8 @@ static weight_job find_job(const sw__target *t, const sw__window *w, const sw__l
     j.columns = w->t[0] * w->t[1] * j.t2 * j.pitch;
     j.band = SW_MIN(taps > 1 ? 2 * l->mr : 4 * l->mr, w->o);
     j.block = SW_MIN(SW_MAX(262144 / ((w->c + j.band) * acc), 64), BLOCK);
-    const int64_t groups = sw__div_up(w->o, j.band) * w->groups, wanted = 4 * (int64_t)t->units;
+    const int64_t groups = sw__div_up(w->o, j.band) * w->groups, times = SW_MAX(sw__rows_variant_of(p)->parts, 1);
+    const int64_t wanted = 4 * times * p->gpu->target.units;
     int64_t parts = SW_MIN(sw__div_up(wanted, groups), SW_MAX(places / 256, 1));
     parts = SW_MAX(SW_MIN(parts, SW__BIG_WORKSPACE / SW_MAX(w->groups * w->o * j.columns * acc, 1)), 1);
     j.part = sw__div_up(places, parts);
@@ -251,20 +254,19 @@ static sw_status weight_sum(sw__gpu_plan *p, const sw__window *w, const weight_j
 
 sw_status sw__rows_conv_weight(sw__gpu_plan *p, const sw__window *w)
 {
-    const sw__target *const t = &p->gpu->target;
     const int64_t acc = sw__acc_bytes(w->type);
     if (w->n == 0) return sw__tile_conv_weight(p, w);
     image m = find_image(w, 1);
     sw__window v = over(w, &m, 0, w->n);
-    sw__lanes l = weight_lanes(t, &v);
+    sw__lanes l = weight_lanes(p, &v);
     if (!m.copy && (merges(&v) ? v.t[2] * v.c : v.c) % (l.w * l.nv) != 0) { /* the last vector would reach too far */
         m.copy = true;
         v = over(w, &m, 0, w->n);
-        l = weight_lanes(t, &v);
+        l = weight_lanes(p, &v);
     }
     const int64_t at_once = images_at_once(&m, w->type, w->n), times = sw__div_up(w->n, at_once);
     v.n = at_once;
-    const weight_job j = find_job(t, &v, &l);
+    const weight_job j = find_job(p, &v, &l);
     if (m.copy) m.at = sw__big_workspace(p, (at_once * m.per_image + l.w * l.nv) * acc);
     const int64_t one = j.parts * w->o * j.columns * acc;
     const int64_t from = sw__big_workspace(p, w->groups * times * one);

@@ -25,8 +25,20 @@ static int64_t groups_of(const tile *k, int64_t m, int64_t n)
     return sw__div_up(m, k->bm) * sw__div_up(n, k->bn);
 }
 
-static tile choose(const sw__target *t, sw_dtype type, int64_t m, int64_t n, int64_t z)
+/* What a trial may find better than the rules (backend/gpu/tune.h): variants 1, 2, … are the tiles but the last, with
+ * parts as the rules say; then again without parts, and with four times as many. */
+enum { TRIED = SW_COUNT(tiles) - 1, PARTS_RULE = 0, PARTS_NONE, PARTS_MORE, PARTS_KINDS };
+
+int sw__tile_variants(void)
 {
+    return 1 + TRIED * PARTS_KINDS;
+}
+
+static tile choose(const sw__gpu_plan *p, sw_dtype type, int64_t m, int64_t n, int64_t z)
+{
+    const sw__target *const t = &p->gpu->target;
+    const tile *const given = p->variant > 0 ? &tiles[(p->variant - 1) % TRIED] : NULL;
+    if (given != NULL && fits(t, given, sw__acc_bytes(type)) && (given->tm <= 4 || type != SW_F64)) return *given;
     const tile *last = &tiles[SW_COUNT(tiles) - 1];
     for (const tile *k = tiles; k < last; k++) {
         if (!fits(t, k, sw__acc_bytes(type)) || (k->tm > 4 && type == SW_F64)) continue;
@@ -38,9 +50,11 @@ static tile choose(const sw__target *t, sw_dtype type, int64_t m, int64_t n, int
 }
 
 /* Parts of the inner axis, where the result alone gives too few groups. */
-static int64_t parts_of(const sw__target *t, const tile *k, int64_t m, int64_t n, int64_t depth, int64_t z, int64_t acc)
+static int64_t parts_of(const sw__gpu_plan *p, const tile *k, int64_t m, int64_t n, int64_t depth, int64_t z, int64_t acc)
 {
-    const int64_t groups = groups_of(k, m, n) * z, wanted = 2 * (int64_t)t->units;
+    const int kind = p->variant > 0 ? (p->variant - 1) / TRIED : PARTS_RULE;
+    if (kind == PARTS_NONE) return 1;
+    const int64_t groups = groups_of(k, m, n) * z, wanted = (kind == PARTS_MORE ? 8 : 2) * (int64_t)p->gpu->target.units;
     int64_t parts = SW_MIN(wanted / SW_MAX(groups, 1), depth / 256);
     parts = SW_MIN(parts, SW__BIG_WORKSPACE / SW_MAX(m * n * z * acc, 1));
     return SW_MIN(SW_MAX(parts, 1), 64);
@@ -117,10 +131,9 @@ static sw_status product_launch(sw__gpu_plan *p, const sw__product *g, const til
 
 sw_status sw__tile_product(sw__gpu_plan *p, const sw__product *g)
 {
-    const sw__target *const t = &p->gpu->target;
     const int64_t z1 = g->rank > 0 ? g->batch[g->rank - 1] : 1, z0 = g->rank > 1 ? g->batch[0] : 1;
-    const tile k = choose(t, g->type, g->m, g->n, z0 * z1);
-    const split s = split_of(&k, g->k, parts_of(t, &k, g->m, g->n, g->k, z0 * z1, sw__acc_bytes(g->type)));
+    const tile k = choose(p, g->type, g->m, g->n, z0 * z1);
+    const split s = split_of(&k, g->k, parts_of(p, &k, g->m, g->n, g->k, z0 * z1, sw__acc_bytes(g->type)));
     put_note(p, "gemm", &k, s.parts);
     return product_launch(p, g, &k, s, z0, z1);
 }
@@ -150,11 +163,10 @@ static void window_shape(sw__ask *a, const sw__window *w, const int64_t *b)
 
 sw_status sw__tile_conv(sw__gpu_plan *p, const sw__window *w)
 {
-    const sw__target *const t = &p->gpu->target;
     const int64_t m = w->n * w->q[0] * w->q[1] * w->q[2], n = w->o, depth = w->t[0] * w->t[1] * w->t[2] * w->c;
     const int64_t acc = sw__acc_bytes(w->type);
-    const tile k = choose(t, w->type, m, n, w->groups);
-    const split s = split_of(&k, depth, parts_of(t, &k, m, n, depth, w->groups, acc));
+    const tile k = choose(p, w->type, m, n, w->groups);
+    const split s = split_of(&k, depth, parts_of(p, &k, m, n, depth, w->groups, acc));
     const bool partial = s.parts > 1;
     const int64_t from = partial ? sw__big_workspace(p, w->groups * s.parts * m * n * acc) : 0;
     sw__ask a = sw__ask_for(p, "gemm_tile");
@@ -187,11 +199,10 @@ sw_status sw__tile_conv(sw__gpu_plan *p, const sw__window *w)
 /* x and y (which is dy) are read, w is written. */
 sw_status sw__tile_conv_weight(sw__gpu_plan *p, const sw__window *w)
 {
-    const sw__target *const t = &p->gpu->target;
     const int64_t m = w->o, n = w->t[0] * w->t[1] * w->t[2] * w->c, depth = w->n * w->q[0] * w->q[1] * w->q[2];
     const int64_t acc = sw__acc_bytes(w->type);
-    const tile k = choose(t, w->type, m, n, w->groups);
-    const split s = split_of(&k, depth, parts_of(t, &k, m, n, depth, w->groups, acc));
+    const tile k = choose(p, w->type, m, n, w->groups);
+    const split s = split_of(&k, depth, parts_of(p, &k, m, n, depth, w->groups, acc));
     const int64_t from = sw__big_workspace(p, w->groups * s.parts * m * n * acc);
     sw__ask a = sw__ask_for(p, "gemm_tile");
     sw__ask_type(&a, w->type);
