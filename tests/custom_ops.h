@@ -229,13 +229,19 @@ static const sw_op_def rows_def = {
     .forward_grid = rows_grid, .backward_grid = rows_grad_grid, .backward_local = 32, .check = rows_check,
 };
 
-/* ---- 3 x in plain OpenCL C, and a gradient that is wrong in its last element ------------------------------------- */
+/* ---- 3 x in plain OpenCL C and CUDA C, and a gradient that is wrong in its last element --------------------------- */
 
 static const char triple_cl[] =
     "__kernel void triple(__global char *x, long x_at, __global char *y, long y_at, long n)\n"
     "{\n"
     "    const long i = get_global_id(0);\n"
     "    if (i < n) ((__global float *)(y + y_at))[i] = 3.0f * ((__global float *)(x + x_at))[i];\n"
+    "}\n";
+static const char triple_cu[] =
+    "extern \"C\" __global__ void triple(const char *x, long long x_at, char *y, long long y_at, long long n)\n"
+    "{\n"
+    "    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "    if (i < n) ((float *)(y + y_at))[i] = 3.0f * ((const float *)(x + x_at))[i];\n"
     "}\n";
 static const char triple_grad_text[] =
     "KERNEL(triple_grad)(BUF(x), BUF(y), BUF(dy), BUF(dx), i64 n)\n"
@@ -259,7 +265,7 @@ static void triple_grad(const sw_host_call *c)
 static const sw_shape triple_check[] = {{SW_F32, 1, {8}}};
 static const sw_op_def triple_def = {
     .name = "triple", .n_in = 1, .n_out = 1, .shape = sw_same_shape, .check = triple_check,
-    .forward = {.opencl = triple_cl, .portable = "not looked at", .host = triple},
+    .forward = {.opencl = triple_cl, .cuda = triple_cu, .portable = "not looked at", .host = triple},
     .backward = {.portable = triple_grad_text, .host = triple_grad},
 };
 

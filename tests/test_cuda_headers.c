@@ -15,6 +15,7 @@
 #define DRIVER(name, since, parameters) DECLARED(sw__cu_api, name)
 #define NVRTC(name, since, parameters) DECLARED(sw__nvrtc_api, name)
 SW_CU_FUNCTIONS(DRIVER)
+SW_CU_OPTIONAL(DRIVER)
 SW_NVRTC_FUNCTIONS(NVRTC)
 
 #define SAME_TYPE(a, b) _Static_assert(__builtin_types_compatible_p(a, b), #a " is not " #b)

@@ -1,6 +1,8 @@
 /* test_gpu_order.c: ops along an axis and by index on OpenCL against the CPU's: any type, any strides, short and long
- * axes, as bits. Both kinds of kernels are tried, those for CPUs and those for GPUs. Without a device it is skipped. */
+ * axes, as bits. Both kinds of kernels are tried, those for CPUs and those for GPUs. Without a device it is skipped;
+ * SWOOP_TEST_DEVICE=cuda:0 is another than opencl:0. */
 /* timeout: 600 */
+/* double: SWOOP_TEST_DEVICE=cuda:0 */
 #include "backend/backend.h"
 #include "backend/gpu/gpu.h"
 
@@ -345,7 +347,8 @@ static int open_devices(void **state)
     (void)state;
     cpu = sw__backend_find("cpu");
     if (cpu == NULL || cpu->open(0, NULL, &cpu_dev) != SW_OK) return -1;
-    cl = sw__backend_find("opencl");
+    const char *const wish = getenv("SWOOP_TEST_DEVICE");
+    cl = sw__backend_find(wish != NULL && strncmp(wish, "cuda", 4) == 0 ? "cuda" : "opencl");
     for (int serial = 0; serial < 2 && cl != NULL && cl->count() > 0; serial++) {
         setenv("SWOOP_OPENCL_SERIAL", serial ? "1" : "0", 1);
         if (cl->open(0, NULL, &cl_dev[serial]) != SW_OK) {

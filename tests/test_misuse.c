@@ -152,9 +152,10 @@ static void test_trainer(void **state)
     REFUSED(sw_trainer_fit(t, d, &(sw_fit_options){ .epochs = 1, .checkpoint = "" }, NULL)); /* was the root folder */
     REFUSED(sw_trainer_fit(t, d, &(sw_fit_options){ .epochs = 1, .resume = "" }, NULL));
     REFUSED(sw_trainer_fit(t, d, &(sw_fit_options){ .epochs = 1, .n_metadata = 3 }, NULL));
+    sw_device_close(device); /* which lives as long as the trainer */
+    OK(sw_trainer_predict(t, d, NULL, N, out));
     sw_trainer_free(t);
     sw_dataset_close(d);
-    sw_device_close(device);
 }
 
 /* A value that needs no input is evaluated in a graph that has some; one that does not exist is none. */

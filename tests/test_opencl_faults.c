@@ -284,6 +284,42 @@ static void test_little_memory(void **state)
     }
 }
 
+/* ---- closing -------------------------------------------------------------------------------------------------------- */
+
+/* The device is closed first: it lives until the last that was made on it is freed, in any order. */
+static void test_closed_first(void **state)
+{
+    (void)state;
+    if (fake == NULL) skip();
+    for (int order = 0; order < 3; order++) {
+        sw_device *d = NULL;
+        sw_graph *g = NULL;
+        sw_params *params = NULL;
+        sw_program *p = NULL;
+        sw_buffer *b = NULL;
+        float loss = 0;
+        heal();
+        assert_int_equal(make_graph(16, &g), SW_OK);
+        assert_int_equal(sw_device_open("opencl:0", NULL, &d), SW_OK);
+        assert_int_equal(sw_params_new(d, g, 0, &params), SW_OK);
+        assert_int_equal(sw_compile(g, d, &(sw_compile_options){ .params = params }, &p), SW_OK);
+        assert_int_equal(sw_buffer_new(d, 64, &b), SW_OK);
+        sw_device_close(d);
+        sw_graph_free(g);
+        assert_int_equal(set_inputs(p, 16), SW_OK);
+        assert_int_equal(run_once(p, &loss), SW_OK);
+        assert_true(loss > 0);
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(fake->live[FAKECL_CONTEXT], 1);
+            if ((k + order) % 3 == 0) sw_program_free(p);
+            if ((k + order) % 3 == 1) sw_params_free(params);
+            if ((k + order) % 3 == 2) sw_buffer_free(b);
+        }
+        assert_int_equal(live(), 0);
+        assert_int_equal(fake->faults, 0);
+    }
+}
+
 /* ---- uploads beside what runs --------------------------------------------------------------------------------------- */
 
 enum { STEPS = 30 };
@@ -571,6 +607,7 @@ int main(void)
         cmocka_unit_test_setup(test_each_call_fails, load_fake),
         cmocka_unit_test_setup(test_each_call_fails_when_profiled, load_fake),
         cmocka_unit_test_setup(test_each_call_fails_without_cache, load_fake),
+        cmocka_unit_test_setup(test_closed_first, load_fake),
         cmocka_unit_test_setup(test_copy_queue, load_fake),
         cmocka_unit_test_setup(test_each_call_fails_beside, load_fake),
         cmocka_unit_test_setup(test_lost_device, load_fake),

@@ -53,7 +53,8 @@ SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtu
  * "null", "cuda:0", "opencl:1", or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
  * exist; options may be NULL. */
 SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device **out);
-/* After everything that was made on it: parameters, programs, trainers. */
+/* The handle is not to be used any more. What was made on the device (parameters, programs, trainers, buffers, kernels) goes
+ * on working; the device itself is closed when the last of it is freed. */
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
 

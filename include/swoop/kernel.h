@@ -59,7 +59,7 @@ typedef struct sw_kernel_source {
 typedef struct sw_buffer sw_buffer;
 typedef struct sw_kernel sw_kernel;
 
-/* Device memory, zero-filled. Free buffers and kernels before the device is closed. */
+/* Device memory, zero-filled. */
 SW_API sw_status sw_buffer_new(sw_device *d, size_t bytes, sw_buffer **out);
 SW_API void sw_buffer_free(sw_buffer *b);
 SW_API size_t sw_buffer_bytes(const sw_buffer *b);

@@ -33,7 +33,7 @@ typedef struct sw_trainer_options {
 } sw_trainer_options;
 
 /* Copies the options; needs no data yet: programs are compiled when the first batch's shape is known, one for each batch
- * size that occurs, all on the same variables. The device must outlive the trainer. */
+ * size that occurs, all on the same variables. */
 SW_API sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out);
 SW_API void sw_trainer_free(sw_trainer *t);
 

@@ -238,7 +238,7 @@ static sw_status make_plan(compilation *c, const sw_graph *g)
                         "mark a value with sw_output");
     c->program = sw__calloc(1, sizeof *c->program);
     if (!c->program) return sw__no_memory(sizeof *c->program, "a program");
-    c->program->device = c->device;
+    c->program->device = sw__device_use(c->device);
     c->program->profile = c->options->profile;
     SW_TRY(run_passes(c, g));
     const sw__asks asks = {.ctx = c->device, .op_accepts = ask_accepts, .no_fuse = c->options->no_fuse};

@@ -142,6 +142,7 @@ sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device *
         sw__free(d);
         return st;
     }
+    atomic_init(&d->users, 1);
     d->traits = backend->traits(d->dev);
     *out = d;
     return SW_OK;
@@ -174,14 +175,21 @@ sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out)
         sw__free(d);
         return st;
     }
+    atomic_init(&d->users, 1);
     d->traits = d->backend->traits(d->dev);
     *out = d;
     return SW_OK;
 }
 
+sw_device *sw__device_use(sw_device *d)
+{
+    atomic_fetch_add(&d->users, 1);
+    return d;
+}
+
 void sw_device_close(sw_device *d)
 {
-    if (!d) return;
+    if (!d || atomic_fetch_sub(&d->users, 1) > 1) return;
     d->backend->close(d->dev);
     sw__free(d);
 }

@@ -6,14 +6,19 @@
 #include "backend/backend.h"
 #include "pass/pass.h"
 #include "swoop/device.h"
+#include <stdatomic.h>
 
 struct sw_device {
+    atomic_int users;  /* the handle, and everything that was made on it and lives */
     const sw__backend *backend;
     void *dev;
     const sw__traits *traits;
     sw_device_properties info;
     bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
+
+/* Whoever keeps a device counts as a user of it, and gives it back by sw_device_close. */
+sw_device *sw__device_use(sw_device *d);
 
 #define SW__VAR_KINDS 3
 

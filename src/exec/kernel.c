@@ -22,13 +22,13 @@ sw_status sw_buffer_new(sw_device *d, size_t bytes, sw_buffer **out)
     if (!d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_buffer_new: device or out is NULL");
     sw_buffer *b = sw__calloc(1, sizeof *b);
     if (!b) return sw__no_memory(sizeof *b, "a buffer");
-    b->device = d;
     b->bytes = bytes;
     const sw_status st = d->backend->alloc(d->dev, bytes, &b->memory);
     if (st != SW_OK) {
         sw__free(b);
         return sw__prefix(st, "sw_buffer_new on %s", d->info.id);
     }
+    b->device = sw__device_use(d);
     *out = b;
     return SW_OK;
 }
@@ -37,6 +37,7 @@ void sw_buffer_free(sw_buffer *b)
 {
     if (!b) return;
     b->device->backend->release(b->device->dev, b->memory);
+    sw_device_close(b->device);
     sw__free(b);
 }
 
@@ -78,7 +79,6 @@ sw_status sw_kernel_new(sw_device *d, const sw_kernel_source *s, sw_kernel **out
         return sw__fail(SW_ERR_UNSUPPORTED, "device %s takes no kernels by hand", d->info.id);
     sw_kernel *k = sw__calloc(1, sizeof *k);
     if (!k) return sw__no_memory(sizeof *k, "a kernel");
-    k->device = d;
     k->name = sw__strdup(s->name);
     sw_status st = k->name ? SW_OK : sw__no_memory(strlen(s->name), "a kernel's name");
     if (st == SW_OK) st = d->backend->source_build(d->dev, s, &k->built);
@@ -87,6 +87,7 @@ sw_status sw_kernel_new(sw_device *d, const sw_kernel_source *s, sw_kernel **out
         sw__free(k);
         return st;
     }
+    k->device = sw__device_use(d);
     *out = k;
     return SW_OK;
 }
@@ -95,6 +96,7 @@ void sw_kernel_free(sw_kernel *k)
 {
     if (!k) return;
     k->device->backend->source_free(k->device->dev, k->built);
+    sw_device_close(k->device);
     sw__free(k->name);
     sw__free(k);
 }

@@ -200,7 +200,7 @@ sw_status sw_params_new(sw_device *d, const sw_graph *g, uint64_t seed, sw_param
     SW_TRY(sw_graph_status(g));
     sw_params *p = sw__calloc(1, sizeof *p);
     if (!p) return sw__no_memory(sizeof *p, "a set of variables");
-    p->device = d;
+    p->device = sw__device_use(d);
     sw_status st = sw__params_layout(g, d->traits, p);
     for (int k = 0; k < SW__VAR_KINDS && st == SW_OK; k++)
         if (p->bytes[k]) st = d->backend->alloc(d->dev, p->bytes[k], &p->buffer[k]);
@@ -219,6 +219,7 @@ void sw_params_free(sw_params *p)
     for (int k = 0; k < SW__VAR_KINDS; k++)
         if (p->buffer[k]) p->device->backend->release(p->device->dev, p->buffer[k]);
     sw__params_layout_free(p);
+    sw_device_close(p->device);
     sw__free(p);
 }
 

@@ -25,6 +25,7 @@ void sw_program_free(sw_program *p)
     sw__free(p->staging);
     sw__free(p->trace);
     sw__arena_free(&p->arena);
+    sw_device_close(p->device);
     sw__free(p);
 }
 

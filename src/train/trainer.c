@@ -1,7 +1,7 @@
 /* trainer.c: from options and a data set's shapes to programs, and one step, evaluation or prediction with them.
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
-#include "graph/graph.h"
+#include "exec/exec.h"
 #include <math.h>
 
 sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
@@ -12,14 +12,14 @@ sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer *
     if (o->batch < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: batch is %lld", (long long)o->batch);
     sw_trainer *t = sw__calloc(1, sizeof *t);
     if (!t) return sw__no_memory(sizeof *t, "a trainer");
-    t->device = d;
+    t->device = sw__device_use(d);
     t->o = *o;
     t->o.optimizer = sw_optimizer_resolved(&o->optimizer);
     t->o.optimizer.skip_nonfinite = true; /* a NaN must not reach the weights: fit says where it came from */
     if (t->o.batch == 0) t->o.batch = 64;
     t->schedule_lr = t->o.optimizer.lr;
     if (o->model_name && !(t->model_name = sw__strdup(o->model_name))) {
-        sw__free(t);
+        sw_trainer_free(t);
         return sw__no_memory(strlen(o->model_name), "a model's name");
     }
     t->o.model_name = t->model_name;
@@ -33,6 +33,7 @@ void sw_trainer_free(sw_trainer *t)
     for (int i = 0; i < t->n_programs; i++) sw_program_free(t->programs[i].program);
     sw_params_free(t->params);
     sw__free(t->model_name);
+    sw_device_close(t->device);
     sw__free(t);
 }
 

@@ -187,6 +187,20 @@ FK_EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *out, CUmodule handle,
     return CUDA_SUCCESS;
 }
 
+FK_EXPORT CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t i, size_t *offset, size_t *size)
+{
+    FK_ENTER(FK_CONTEXT);
+    CUresult code;
+    const fk_function *const f = fk_object_of(&guard, handle, FK_FUNCTION, &code);
+    if (f == NULL) return code;
+    if (offset == NULL) return fk_misuse(&guard, CUDA_ERROR_INVALID_VALUE, "no place for an answer");
+    size_t bytes = 0;
+    if (i >= (size_t)f->info.n_params) return CUDA_ERROR_INVALID_VALUE; /* how a caller finds out how many there are */
+    ptx_param(f->kernel, (int)i, offset, &bytes);
+    if (size != NULL) *size = bytes;
+    return CUDA_SUCCESS;
+}
+
 size_t fk_function_dynamic_limit(const fk_function *f)
 {
     if (f->max_dynamic >= 0) return (size_t)f->max_dynamic;

@@ -77,7 +77,10 @@ typedef struct sw__nvml_utilization { unsigned gpu, memory; } sw__nvml_utilizati
 #define SW_CU_DRIVER 12000
 #define SW_CU_DRIVER_TEXT "a driver for CUDA 12.0 or later (525.60 and up)"
 
-/* X(name as exported, since which CUDA, parameters); all of them are needed. */
+/* X(name as exported, since which CUDA, parameters). All of them are needed, save those of SW_CU_OPTIONAL, which are NULL
+ * where a driver lacks them. */
+#define SW_CU_OPTIONAL(X)                                                                                              \
+    X(cuFuncGetParamInfo, 12040, (sw__cu_function function, size_t index, size_t *offset, size_t *size))
 #define SW_CU_FUNCTIONS(X)                                                                                             \
     X(cuInit, 2000, (unsigned flags))                                                                                  \
     X(cuDriverGetVersion, 2020, (int *version))                                                                        \
@@ -156,7 +159,7 @@ typedef struct sw__nvml_utilization { unsigned gpu, memory; } sw__nvml_utilizati
     X(nvmlDeviceGetClockInfo, 5000, (sw__nvml_device device, sw__cu_choice clock, unsigned *mhz))
 
 #define SW_CU_POINTER(name, since, parameters) sw__cu_result(*name) parameters;
-typedef struct sw__cu_api { SW_CU_FUNCTIONS(SW_CU_POINTER) } sw__cu_api;
+typedef struct sw__cu_api { SW_CU_FUNCTIONS(SW_CU_POINTER) SW_CU_OPTIONAL(SW_CU_POINTER) } sw__cu_api;
 typedef struct sw__nvrtc_api { SW_NVRTC_FUNCTIONS(SW_CU_POINTER) } sw__nvrtc_api;
 typedef struct sw__nvml_api { SW_NVML_FUNCTIONS(SW_CU_POINTER) } sw__nvml_api;
 #undef SW_CU_POINTER

@@ -234,7 +234,25 @@ static void cu_unload(void *dev, void *of)
     sw__free(m);
 }
 
-typedef struct kernel { sw__cu_function function; char entry[]; } kernel;
+enum { MOST = 2 * SW_GPU_MAX_ARGS };
+typedef struct kernel {
+    sw__cu_function function;
+    int n_parameters;      /* -1: the driver is too old to tell */
+    uint8_t bytes[MOST];   /* of each */
+    char entry[];
+} kernel;
+
+static void find_parameters(const sw__cu *c, kernel *k)
+{
+    size_t at = 0, bytes = 0;
+    k->n_parameters = -1;
+    if (c->api->cuFuncGetParamInfo == NULL) return;
+    int n = 0;
+    sw__cu_result code = SW_CU_OK;
+    while (n < MOST && (code = c->api->cuFuncGetParamInfo(k->function, (size_t)n, &at, &bytes)) == SW_CU_OK)
+        k->bytes[n++] = (uint8_t)SW_MIN(bytes, (size_t)255);
+    if (code == SW_CU_INVALID_VALUE) k->n_parameters = n; /* there are no more */
+}
 
 static sw_status cu_make_kernel(void *dev, void *of, const char *entry, void **out)
 {
@@ -248,6 +266,7 @@ static sw_status cu_make_kernel(void *dev, void *of, const char *entry, void **o
         sw__free(k);
         return sw__cu_fail(c, code, "cuModuleGetFunction");
     }
+    find_parameters(c, k);
     *out = k;
     return SW_OK;
 }
@@ -262,6 +281,25 @@ static void cu_kernel_drop(void *dev, void *of)
 
 /* ---- launches ------------------------------------------------------------------------------------------------------ */
 
+static size_t size_of(const sw__gpu_value *v)
+{
+    return v->buffer != NULL ? sizeof v->buffer : v->size;
+}
+
+/* CUDA itself would read arguments that are not there. */
+static sw_status check_arguments(const kernel *k, const sw__gpu_value *args, int n_args)
+{
+    if (k->n_parameters < 0) return SW_OK;
+    if (n_args != k->n_parameters)
+        return sw__fail(SW_ERR_DEVICE, "cuda: kernel %s has %d parameters (a buffer is two), not %d", k->entry,
+                        k->n_parameters, n_args);
+    for (int i = 0; i < n_args; i++)
+        if (size_of(&args[i]) != k->bytes[i])
+            return sw__fail(SW_ERR_DEVICE, "cuda: parameter %d of kernel %s is of %d bytes, not %zu", i, k->entry,
+                            k->bytes[i], size_of(&args[i]));
+    return SW_OK;
+}
+
 static sw_status launch_failed(sw__cu *c, const kernel *k, sw__cu_result code, const uint32_t groups[3],
                                const uint32_t local[3])
 {
@@ -274,8 +312,9 @@ static sw_status cu_launch(void *dev, void *of, const uint32_t groups[3], const 
 {
     sw__cu *const c = dev;
     const kernel *const k = of;
-    sw__gpu_value value[2 * SW_GPU_MAX_ARGS];
-    void *parameter[2 * SW_GPU_MAX_ARGS];
+    sw__gpu_value value[MOST];
+    void *parameter[MOST] = {NULL};
+    SW_TRY(check_arguments(k, args, n_args));
     if (groups[1] > 65535 || groups[2] > 65535)
         return sw__fail(SW_ERR_ARGUMENT, "kernel %s: %u x %u x %u groups: CUDA takes at most 65535 along the second and the "
                         "third axis", k->entry, groups[0], groups[1], groups[2]);

@@ -131,6 +131,9 @@ static void load_driver(void)
         lacks(lib.no_driver, sizeof lib.no_driver, "libcuda.so.1", #name, since, SW_CU_DRIVER_TEXT);
     SW_CU_FUNCTIONS(FIND)
 #undef FIND
+#define FIND(name, since, parameters) (void)find(handle, #name, &lib.cu.name, sizeof lib.cu.name);
+    SW_CU_OPTIONAL(FIND)
+#undef FIND
     if (*lib.no_driver != '\0') return;
     sw__cu_result code = lib.cu.cuDriverGetVersion(&lib.driver);
     if (code != SW_CU_OK) explain_start(code);
