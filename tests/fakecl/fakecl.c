@@ -46,6 +46,7 @@ static void start(void)
     state.max_alloc = number("FAKECL_MAX_ALLOC");
     state.no_fp64 = (int)number("FAKECL_NO_FP64");
     state.gpu = (int)number("FAKECL_GPU");
+    state.fast_items = number("FAKECL_FAST_ITEMS");
     const char *const fail = getenv("FAKECL_FAIL"), *const lose = getenv("FAKECL_LOSE");
     const char *const colon = fail != NULL ? strchr(fail, ':') : NULL;
     if (colon != NULL && (size_t)(colon - fail) < sizeof state.fail_name) {

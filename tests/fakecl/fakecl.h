@@ -10,7 +10,7 @@ enum { FAKECL_NAMES = 64 };
 
 typedef struct fakecl {
     /* to be set. From the environment at first: FAKECL_FAIL=clCreateBuffer:3:-4, FAKECL_LOSE=100:-2, FAKECL_UNITS,
-     * FAKECL_MAX_GROUP, FAKECL_LOCAL, FAKECL_MEMORY, FAKECL_MAX_ALLOC, FAKECL_NO_FP64, FAKECL_GPU. FAKECL_LIBRARY is the
+     * FAKECL_MAX_GROUP, FAKECL_LOCAL, FAKECL_MEMORY, FAKECL_MAX_ALLOC, FAKECL_NO_FP64, FAKECL_GPU, FAKECL_FAST_ITEMS. FAKECL_LIBRARY is the
      * library that calls are passed on to, instead of libOpenCL.so.1 */
     char fail_name[48];     /* the call that fails; "" none */
     long fail_at;           /* its n-th call from now, the first is 1 */
