@@ -32,7 +32,7 @@ static sw__desc image(sw_dtype type, int64_t n, int64_t c, int64_t h, int64_t w,
                       .stride = {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}};
 }
 
-static void describe(op *o, const conv_shape *s, sw__op kind, sw_dtype type, bool bias, bool relu)
+static void describe(op *o, const conv_shape *s, sw__op kind, sw_dtype type, bool bias)
 {
     const int64_t q = (s->size + 2 * s->pad - s->dilation * (s->kernel - 1) - 1) / s->stride + 1;
     const sw__desc x = image(type, 8, s->c, s->size, s->size, true), y = image(type, 8, s->k, q, q, true);
@@ -41,7 +41,6 @@ static void describe(op *o, const conv_shape *s, sw__op kind, sw_dtype type, boo
     sw__gpu_plan *const p = &o->p;
     p->attr.conv.nd = 2;
     p->attr.conv.groups = s->groups;
-    p->attr.conv.act = relu ? SW_ACT_RELU : SW_ACT_NONE;
     for (int i = 0; i < 2; i++) {
         p->attr.conv.stride[i] = s->stride;
         p->attr.conv.dilation[i] = s->dilation;
@@ -62,10 +61,11 @@ static const int sms[] = {75, 80, 86, 89, 90, 100, 120};
 static const struct { const char *name; sw_dtype type; bool tf32; } types[] = {
     {"f32", SW_F32, false}, {"tf32", SW_F32, true}, {"bf16", SW_BF16, false}, {"f16", SW_F16, false},
 };
-static const struct { const char *name; sw__op op; bool bias, relu; } uses[] = {
-    {"forward", SW_OP_CONV, false, false},          {"forward with bias", SW_OP_CONV, true, false},
-    {"forward with bias and relu", SW_OP_CONV, true, true}, {"forward with relu", SW_OP_CONV, false, true},
-    {"data gradient", SW_OP_CONV_GRAD_X, false, false}, {"weight gradient", SW_OP_CONV_GRAD_W, false, false},
+static const struct { const char *name; sw__op op; bool bias; } uses[] = {
+    {"forward", SW_OP_CONV, false},
+    {"forward with bias", SW_OP_CONV, true},
+    {"data gradient", SW_OP_CONV_GRAD_X, false},
+    {"weight gradient", SW_OP_CONV_GRAD_W, false},
 };
 
 static const sw__cudnn_api *cudnn(void)
@@ -104,7 +104,7 @@ static void one(const sw__cudnn_api *api, void *device, int sm, const conv_shape
     op o;
     sw__cudnn_problem c;
     sw__cudnn_plan plan = {0};
-    describe(&o, s, uses[use].op, types[type].type, uses[use].bias, uses[use].relu);
+    describe(&o, s, uses[use].op, types[type].type, uses[use].bias);
     assert_int_equal(sw__cudnn_describe(&o.p, types[type].tf32, &c), SW_OK);
     c.most = (int64_t)256 << 20;
     const sw_status st = sw__cudnn_choose(api, device, &c, &plan);
@@ -176,7 +176,7 @@ static void one_axis(void **state)
         op o;
         sw__cudnn_problem c;
         sw__cudnn_plan plan = {0};
-        describe(&o, &(conv_shape){"signal", 16, 32, 5, 2, 2, 1, 99, 1}, kinds[i], SW_F32, false, false);
+        describe(&o, &(conv_shape){"signal", 16, 32, 5, 2, 2, 1, 99, 1}, kinds[i], SW_F32, false);
         o.p.attr.conv.nd = 1;
         for (int k = 0; k < 3; k++) {
             sw__desc *const d = &o.p.desc[k];
@@ -208,21 +208,21 @@ static void refusals(void **state)
     op o;
     sw__cudnn_problem c;
     sw__cudnn_plan plan = {0};
-    describe(&o, &conv_shapes[3], SW_OP_CONV, SW_F32, false, false);
+    describe(&o, &conv_shapes[3], SW_OP_CONV, SW_F32, false);
     o.p.desc[0].stride[3] = 0;
     assert_int_equal(sw__cudnn_describe(&o.p, false, &c), SW_ERR_UNSUPPORTED);
     assert_non_null(strstr(sw_error(), "stride of 0"));
-    describe(&o, &conv_shapes[3], SW_OP_CONV, SW_F32, false, false);
+    describe(&o, &conv_shapes[3], SW_OP_CONV, SW_F32, false);
     o.p.desc[2].dim[2] = 55;
     assert_int_equal(sw__cudnn_describe(&o.p, false, &c), SW_OK);
     c.most = (int64_t)256 << 20;
     assert_int_equal(sw__cudnn_choose(api, device, &c, &plan), SW_ERR_UNSUPPORTED);
-    describe(&o, &conv_shapes[3], SW_OP_CONV_GRAD_W, SW_BF16, false, false);
+    describe(&o, &conv_shapes[3], SW_OP_CONV_GRAD_W, SW_BF16, false);
     assert_int_equal(sw__cudnn_describe(&o.p, false, &c), SW_OK);
     c.most = -1;
     assert_int_equal(sw__cudnn_choose(api, device, &c, &plan), SW_ERR_UNSUPPORTED);
     assert_non_null(strstr(sw_error(), "too much workspace"));
-    describe(&o, &conv_shapes[3], SW_OP_CONV, SW_I32, false, false);
+    describe(&o, &conv_shapes[3], SW_OP_CONV, SW_I32, false);
     assert_int_equal(sw__cudnn_describe(&o.p, false, &c), SW_OK);
     assert_int_equal(sw__cudnn_choose(api, device, &c, &plan), SW_ERR_UNSUPPORTED);
     api->cudnnBackendDestroyDescriptor(device);

@@ -15,7 +15,6 @@
     X(CUDNN_DATA_BFLOAT16, 9)                                                                                          \
     X(CUDNN_CROSS_CORRELATION, 1)                                                                                      \
     X(CUDNN_POINTWISE_ADD, 0)                                                                                          \
-    X(CUDNN_POINTWISE_RELU_FWD, 100)                                                                                   \
     X(CUDNN_ATTR_POINTWISE_MODE, 0)                                                                                    \
     X(CUDNN_ATTR_POINTWISE_MATH_PREC, 1)                                                                               \
     X(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, 100)                                                                           \
@@ -168,14 +167,14 @@ typedef struct sw__cudnn_tensor { int64_t dim[5], stride[5], align; } sw__cudnn_
 typedef struct sw__cudnn_problem {
     int32_t kind, nd; /* spatial axes: 2 or 3 */
     int32_t type;     /* sw_dtype of the tensors; sums are kept in f32, of f64 in f64 */
-    int32_t bias, relu;
+    int32_t bias;     /* [K], added to the result */
     int32_t tf32;     /* products of f32 may be rounded to TF32 */
     sw__cudnn_tensor x, w, y;
     int64_t pre[3], post[3], stride[3], dilation[3];
     int64_t most;     /* bytes of workspace */
 } sw__cudnn_problem;
 
-enum { SW_CUDNN_X = 1, SW_CUDNN_W, SW_CUDNN_Y, SW_CUDNN_BIAS, SW_CUDNN_CONV_OUT, SW_CUDNN_SUM_OUT }; /* unique ids */
+enum { SW_CUDNN_X = 1, SW_CUDNN_W, SW_CUDNN_Y, SW_CUDNN_BIAS, SW_CUDNN_CONV_OUT }; /* unique ids */
 
 typedef struct sw__cudnn_plan {
     void *plan; /* EXECUTION_PLAN descriptor */

@@ -3,7 +3,7 @@
  * any order, and says what it does not take. Between cu_library.c and dnn_plan.c. */
 #include "backend/cuda/cu.h"
 #include "backend/cuda/dnn.h"
-#include "backend/desc.h"
+#include "backend/gpu/ops/big.h"
 
 #include <stdio.h>
 
@@ -21,8 +21,6 @@ typedef struct job {
     const sw__cudnn_plan *plan; /* the device's, shared */
     int n, bind[4];             /* the plan's buffers by unique id */
     int64_t id[4];
-    bool no_bias;               /* there is none, but the engine adds one: zeros at the end of the workspace */
-    size_t zero_bytes;
     int workspace_bind;
     void *pack, *at[5];         /* pointers of the last run, workspace last, and the pack that has them */
 } job;
@@ -87,9 +85,8 @@ sw_status sw__cudnn_describe(const sw__gpu_plan *p, bool tf32, sw__cudnn_problem
         c->post[i] = at < 0 ? 0 : p->attr.conv.pad_hi[at];
     }
     if (p->d.op != SW_OP_CONV) return SW_OK;
-    c->relu = p->attr.conv.act == SW_ACT_RELU;
-    c->bias = p->d.n_in > 2 || c->relu; /* there are engines for both, for a bias, but for relu alone none */
-    if (p->d.n_in > 2 && p->d.in[2].dim[0] > 1 && p->d.in[2].stride[0] != 1)
+    c->bias = p->d.n_in > 2;
+    if (c->bias && p->d.in[2].dim[0] > 1 && p->d.in[2].stride[0] != 1)
         return sw__fail(SW_ERR_UNSUPPORTED, "a bias with gaps");
     return SW_OK;
 }
@@ -129,14 +126,8 @@ static sw_status run(void *dev, void *data, const sw__bind *bind)
     job *const j = data;
     void *at[5] = {NULL};
     c->last = "cudnnBackendExecute";
-    for (int i = 0; i < j->n; i++) at[i] = j->bind[i] >= 0 ? pointer_to(&bind[j->bind[i]], 0) : NULL;
+    for (int i = 0; i < j->n; i++) at[i] = pointer_to(&bind[j->bind[i]], 0);
     if (j->plan->workspace > 0) at[4] = pointer_to(&bind[j->workspace_bind], 0);
-    if (j->no_bias) {
-        const sw__bind *const w = &bind[j->workspace_bind];
-        const size_t zeros = (j->plan->workspace + 255) & ~(size_t)255;
-        SW_CU_TRY(c, cuMemsetD8Async, sw__cu_at(w->buffer, w->offset + zeros), 0, j->zero_bytes, c->stream);
-        at[j->n - 1] = pointer_to(w, zeros);
-    }
     SW_TRY(pack(j, at));
     const int status = j->dnn->api->cudnnBackendExecute(j->dnn->handle, j->plan->plan, j->pack);
     if (status == 0) return SW_OK;
@@ -185,10 +176,8 @@ static void connect(const sw__gpu_plan *p, const sw__cudnn_problem *c, job *j)
     }
     j->workspace_bind = p->n_bind;
     if (!c->bias) return;
-    j->no_bias = p->d.n_in < 3;
-    j->bind[j->n] = j->no_bias ? -1 : 2;
+    j->bind[j->n] = 2;
     j->id[j->n++] = SW_CUDNN_BIAS;
-    if (j->no_bias) j->zero_bytes = (size_t)c->y.dim[1] * sw_dtype_size((sw_dtype)c->type);
 }
 
 sw_status sw__cudnn_plan_op(sw__cu *c, sw__cudnn *dnn, sw__gpu_plan *p)
@@ -204,12 +193,13 @@ sw_status sw__cudnn_plan_op(sw__cu *c, sw__cudnn *dnn, sw__gpu_plan *p)
     j->plan = engine;
     connect(p, &problem, j);
     p->workspace = engine->workspace;
-    if (j->no_bias) p->workspace = ((engine->workspace + 255) & ~(size_t)255) + j->zero_bytes;
     const bool tensor = engine->notes >> SW_CUDNN_NUMERICAL_NOTE_TENSOR_CORE & 1u;
     const bool winograd = engine->notes >> SW_CUDNN_NUMERICAL_NOTE_WINOGRAD & 1u;
     snprintf(p->note, sizeof p->note, "cuDNN engine %lld%s%s", (long long)engine->engine,
              tensor ? (problem.tf32 ? ", tf32 tensor cores" : ", tensor cores") : "", winograd ? ", winograd" : "");
-    return sw__gpu_add_call(p, (sw__gpu_call){.exec = run, .free = end, .data = j});
+    SW_TRY(sw__gpu_add_call(p, (sw__gpu_call){.exec = run, .free = end, .data = j}));
+    const bool relu = p->d.op == SW_OP_CONV && p->attr.conv.act == SW_ACT_RELU;
+    return relu ? sw__big_relu(p, p->d.n_in, &p->d.out[0]) : SW_OK;
 }
 
 /* ---- the device's handle --------------------------------------------------------------------------------------------------- */

@@ -112,11 +112,11 @@ typedef struct graph {
     sw__cudnn_make m;
     const sw__cudnn_problem *c;
     int32_t storage, sums;
-    void *ops[3];
+    void *ops[2];
     int n_ops;
 } graph;
 
-/* type < 0: a value between two ops of the graph, which has no memory. */
+/* is_virtual: a value between two ops of the graph, which has no memory. */
 static void *tensor(graph *g, int64_t id, int32_t type, const sw__cudnn_tensor *t, bool is_virtual)
 {
     sw__cudnn_make *const m = &g->m;
@@ -175,11 +175,10 @@ static void scale(graph *g, void *op, int name, double value)
     sw__cudnn_set(&g->m, op, name, wide ? SW_CUDNN_TYPE_DOUBLE : SW_CUDNN_TYPE_FLOAT, 1, wide ? (const void *)&value : &f);
 }
 
-/* One op after the convolution; bias NULL: relu. */
-static void pointwise(graph *g, void *x, void *bias, void *y)
+static void add_bias(graph *g, void *x, void *bias, void *y)
 {
     sw__cudnn_make *const m = &g->m;
-    const int32_t mode = bias != NULL ? SW_CUDNN_POINTWISE_ADD : SW_CUDNN_POINTWISE_RELU_FWD;
+    const int32_t mode = SW_CUDNN_POINTWISE_ADD;
     void *const what = sw__cudnn_new(m, SW_CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     sw__cudnn_set(m, what, SW_CUDNN_ATTR_POINTWISE_MODE, SW_CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     sw__cudnn_set(m, what, SW_CUDNN_ATTR_POINTWISE_MATH_PREC, SW_CUDNN_TYPE_DATA_TYPE, 1, &g->sums);
@@ -187,7 +186,7 @@ static void pointwise(graph *g, void *x, void *bias, void *y)
     void *const op = sw__cudnn_new(m, SW_CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_part(m, op, SW_CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, what);
     set_part(m, op, SW_CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (bias != NULL) set_part(m, op, SW_CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
+    set_part(m, op, SW_CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
     set_part(m, op, SW_CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     sw__cudnn_finish(m, op);
     g->ops[g->n_ops++] = op;
@@ -208,10 +207,9 @@ static void *build(graph *g)
 {
     sw__cudnn_make *const m = &g->m;
     const sw__cudnn_problem *const c = g->c;
-    const int after = (c->bias != 0) + (c->relu != 0);
     void *const x = tensor(g, SW_CUDNN_X, g->storage, &c->x, false), *const w = tensor(g, SW_CUDNN_W, g->storage, &c->w, false);
     void *const y = tensor(g, SW_CUDNN_Y, g->storage, &c->y, false);
-    void *const out = after > 0 ? tensor(g, SW_CUDNN_CONV_OUT, g->sums, &c->y, true) : y;
+    void *const out = c->bias ? tensor(g, SW_CUDNN_CONV_OUT, g->sums, &c->y, true) : y;
     void *const conv = convolution(g), *const op = sw__cudnn_new(m, names[c->kind].op);
     set_part(m, op, names[c->kind].conv, conv);
     set_part(m, op, names[c->kind].x, x);
@@ -221,14 +219,10 @@ static void *build(graph *g)
     scale(g, op, names[c->kind].beta, 0);
     sw__cudnn_finish(m, op);
     g->ops[g->n_ops++] = op;
-    void *sum = out;
     if (c->bias) {
         const sw__cudnn_tensor t = bias_tensor(g);
-        void *const b = tensor(g, SW_CUDNN_BIAS, g->storage, &t, false);
-        sum = c->relu ? tensor(g, SW_CUDNN_SUM_OUT, g->sums, &c->y, true) : y;
-        pointwise(g, out, b, sum);
+        add_bias(g, out, tensor(g, SW_CUDNN_BIAS, g->storage, &t, false), y);
     }
-    if (c->relu) pointwise(g, sum, NULL, y);
     void *const all = sw__cudnn_new(m, SW_CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     sw__cudnn_set(m, all, SW_CUDNN_ATTR_OPERATIONGRAPH_OPS, SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, g->n_ops, g->ops);
     sw__cudnn_finish(m, all);

@@ -24,7 +24,6 @@
     X(CUBLASLT_MATMUL_DESC_EPILOGUE, 7)                                                                                \
     X(CUBLASLT_MATMUL_DESC_BIAS_POINTER, 8)                                                                            \
     X(CUBLASLT_EPILOGUE_DEFAULT, 1)                                                                                    \
-    X(CUBLASLT_EPILOGUE_RELU, 2)                                                                                       \
     X(CUBLASLT_EPILOGUE_BIAS, 4)                                                                                       \
     X(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)                                                                       \
     X(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1)                                                                     \

@@ -3,7 +3,7 @@
  * the reason, and our kernels do it. Between cu_library.c and the library. */
 #include "backend/cuda/cu.h"
 #include "backend/cuda/lt.h"
-#include "backend/desc.h"
+#include "backend/gpu/ops/big.h"
 
 #include <stdio.h>
 
@@ -134,12 +134,11 @@ static sw_status set_bias(const sw__lt_api *api, const product *t, const void *p
     return SW_OK;
 }
 
-static sw_status make_desc(const sw__lt_api *api, product *t, bool tf32, bool relu, uint32_t bias_align)
+static sw_status make_desc(const sw__lt_api *api, product *t, bool tf32, uint32_t bias_align)
 {
     const int32_t ops[2] = {t->part[0].transposed ? SW_CUBLAS_OP_T : SW_CUBLAS_OP_N,
                             t->part[1].transposed ? SW_CUBLAS_OP_T : SW_CUBLAS_OP_N};
-    uint32_t epilogue = (uint32_t)((t->bias >= 0 ? SW_CUBLASLT_EPILOGUE_BIAS : 0) | (relu ? SW_CUBLASLT_EPILOGUE_RELU : 0));
-    if (epilogue == 0) epilogue = SW_CUBLASLT_EPILOGUE_DEFAULT;
+    const uint32_t epilogue = t->bias >= 0 ? SW_CUBLASLT_EPILOGUE_BIAS : SW_CUBLASLT_EPILOGUE_DEFAULT;
     LT_TRY(api, cublasLtMatmulDescCreate, &t->desc, tf32 ? types[t->type].tf32 : types[t->type].compute,
            types[t->type].scale);
     LT_TRY(api, cublasLtMatmulDescSetAttribute, t->desc, SW_CUBLASLT_MATMUL_DESC_TRANSA, &ops[0], sizeof ops[0]);
@@ -263,8 +262,7 @@ static sw_status fill(const sw__cu *c, const sw__gpu_plan *p, product *t)
         if (b->dim[0] > 1 && b->stride[0] != 1) return sw__fail(SW_ERR_UNSUPPORTED, "a bias with gaps");
         if (b->align != 0) bias_align = SW_MIN(b->align, (uint16_t)16);
     }
-    const bool relu = p->d.op == SW_OP_MATMUL && p->d.attr->act.act == SW_ACT_RELU;
-    SW_TRY(make_desc(t->lt->api, t, c->tf32, relu, bias_align));
+    SW_TRY(make_desc(t->lt->api, t, c->tf32, bias_align));
     const int64_t count = own >= 0 ? g.batch[own] : 1;
     const int64_t steps[3] = {own >= 0 ? g.bs[own] : 0, own >= 0 ? g.as[own] : 0, own >= 0 ? g.cs[own] : 0};
     if (count > INT32_MAX) return sw__fail(SW_ERR_UNSUPPORTED, "%lld batches", (long long)count);
@@ -286,7 +284,9 @@ sw_status sw__lt_plan(sw__cu *c, sw__lt *lt, sw__gpu_plan *p)
     p->workspace = t->workspace;
     snprintf(p->note, sizeof p->note, "cuBLASLt%s, %.1f waves%s", c->tf32 && types[t->type].type == SW_F32 ? " tf32" : "",
              (double)t->waves, t->calls > 1 ? ", call by call" : "");
-    return sw__gpu_add_call(p, (sw__gpu_call){.exec = run, .free = end, .data = t});
+    SW_TRY(sw__gpu_add_call(p, (sw__gpu_call){.exec = run, .free = end, .data = t}));
+    const bool relu = p->d.op == SW_OP_MATMUL && p->d.attr->act.act == SW_ACT_RELU;
+    return relu ? sw__big_relu(p, p->d.n_in, &p->d.out[0]) : SW_OK;
 }
 
 /* ---- the device's handle --------------------------------------------------------------------------------------------------- */

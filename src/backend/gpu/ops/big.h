@@ -101,4 +101,7 @@ typedef struct sw__sum {
 } sw__sum;
 sw_status sw__big_sum(sw__gpu_plan *p, const sw__sum *s);
 
+/* Buffer `bind`, a tensor as d says, becomes its relu, in place; a NaN stays one. */
+sw_status sw__big_relu(sw__gpu_plan *p, int bind, const sw__desc *d);
+
 #endif
