@@ -1,5 +1,5 @@
-/* nvrtc_case.h: NVRTC, as far as tests need it: text to PTX, for no GPU in particular. Skipped, and said so, where there is
- * none. */
+/* nvrtc_case.h: NVRTC, as far as tests need it: text to PTX, for no GPU in particular. Skipped, and said so, where
+ * there is none. */
 #ifndef SW_TESTS_NVRTC_CASE_H
 #define SW_TESTS_NVRTC_CASE_H
 
@@ -32,7 +32,8 @@ static bool nvrtc_load(void)
     static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
                                          "/usr/local/cuda/lib64/libnvrtc.so" };
     void *library = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     return library && nvrtc_find(library, "nvrtcCreateProgram", &nvrtc.nvrtcCreateProgram) &&
            nvrtc_find(library, "nvrtcCompileProgram", &nvrtc.nvrtcCompileProgram) &&
            nvrtc_find(library, "nvrtcGetProgramLogSize", &nvrtc.nvrtcGetProgramLogSize) &&
@@ -42,7 +43,8 @@ static bool nvrtc_load(void)
            nvrtc_find(library, "nvrtcDestroyProgram", &nvrtc.nvrtcDestroyProgram);
 }
 
-/* PTX for "compute_90" (free), or NULL; and the compiler's words. With "sm_90" they also have what ptxas makes of it. */
+/* PTX for "compute_90" (free), or NULL; and the compiler's words. With "sm_90" they also have what ptxas makes of
+ * it. */
 static char *nvrtc_ptx(const char *text, const char *arch, char *log, size_t log_size)
 {
     void *program = NULL;

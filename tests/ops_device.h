@@ -1,5 +1,5 @@
-/* ops_device.h: the cases of the op tables on one device, in batches of programs that are built together, within their bounds
- * of ref in double. Included by the tests of GPU backends, which open `ref` and `device`. */
+/* ops_device.h: the cases of the op tables on one device, in batches of programs that are built together, within
+ * their bounds of ref in double. Included by the tests of GPU backends, which open `ref` and `device`. */
 #ifndef SW_TESTS_OPS_DEVICE_H
 #define SW_TESTS_OPS_DEVICE_H
 
@@ -71,7 +71,8 @@ static bool is_as_written(const trial *t)
 {
     bool same = t->route == PLAIN && t->order == 1;
     for (int i = 0; i < t->n_in; i++)
-        same = same && t->in[i].rank == t->c->in[i].rank && memcmp(t->in[i].dim, t->c->in[i].dim, sizeof t->in[i].dim) == 0;
+        same = same && t->in[i].rank == t->c->in[i].rank &&
+               memcmp(t->in[i].dim, t->c->in[i].dim, sizeof t->in[i].dim) == 0;
     return same;
 }
 

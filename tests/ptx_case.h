@@ -1,5 +1,5 @@
-/* ptx_case.h: memory and launches for tests of the PTX interpreter (fakecuda/ptx.h): allocations at made-up addresses, reports
- * kept for the test to look at, kernels from PTX written by hand or by NVRTC where there is one. */
+/* ptx_case.h: memory and launches for tests of the PTX interpreter (fakecuda/ptx.h): allocations at made-up
+ * addresses, reports kept for the test to look at, kernels from PTX written by hand or by NVRTC where there is one. */
 #ifndef SWOOP_TESTS_PTX_CASE_H
 #define SWOOP_TESTS_PTX_CASE_H
 
@@ -16,7 +16,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* ---- memory ----------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 typedef struct allocation { uint64_t lo, hi; unsigned char *host; } allocation;
 static struct {
@@ -110,7 +110,7 @@ static void report(void *user, const ptx_fault *f)
 
 static const ptx_memory mem = { .range = find_range, .touch = touch, .global = variable, .report = report };
 
-/* ---- modules and launches --------------------------------------------------------------------------------------------------- */
+/* ---- modules and launches ---------------------------------------------------------------------------------------- */
 
 static ptx_module *module;
 static ptx_fault fault;
@@ -139,8 +139,12 @@ static int launch(const char *kernel, unsigned grid, int n_values, const uint64_
         ptx_param(k, i, &at, &size);
         memcpy(bytes + at, &params[i], size);
     }
-    const ptx_launch l = { .grid = { grid, 1, 1 }, .block = { (unsigned)values[0], 1, 1 }, .params = bytes, .seed = seed,
-                           .check_races = true, .max_instructions = max_instructions };
+    const ptx_launch l = { .grid = { grid, 1, 1 },
+                           .block = { (unsigned)values[0], 1, 1 },
+                           .params = bytes,
+                           .seed = seed,
+                           .check_races = true,
+                           .max_instructions = max_instructions };
     return ptx_run(k, &l, &mem, &fault);
 }
 /* LAUNCH(kernel, blocks, threads, parameters …) */
@@ -163,20 +167,23 @@ static int clean(void **state)
     return 0;
 }
 
-/* A module of one kernel: n parameters p0, p1, … of 64 bits in %rd0, …; %r0: the thread's number in its block, %r1: in the
- * launch; %rd20: its byte offset for 4-byte items, %rd21: for 8-byte items. */
+/* A module of one kernel: n parameters p0, p1, … of 64 bits in %rd0, …; %r0: the thread's number in its block, %r1: in
+ * the launch; %rd20: its byte offset for 4-byte items, %rd21: for 8-byte items. */
 static inline const char *kernel_text(int n, const char *body)
 {
     static char text[40000];
     int at = snprintf(text, sizeof text, ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(");
     for (int i = 0; i < n; i++)
         at += snprintf(text + at, sizeof text - (size_t)at, "%s.param .u64 p%d", i ? ", " : "", i);
-    at += snprintf(text + at, sizeof text - (size_t)at, ")\n{\n.reg .pred %%p<40>; .reg .b16 %%h<40>; .reg .b32 %%r<40>;"
+    at += snprintf(text + at, sizeof text - (size_t)at,
+                   ")\n{\n.reg .pred %%p<40>; .reg .b16 %%h<40>; .reg .b32 %%r<40>;"
                    ".reg .b64 %%rd<40>; .reg .f32 %%f<40>; .reg .f64 %%d<40>;\n");
-    for (int i = 0; i < n; i++) at += snprintf(text + at, sizeof text - (size_t)at, "ld.param.u64 %%rd%d, [p%d];\n", i, i);
+    for (int i = 0; i < n; i++)
+        at += snprintf(text + at, sizeof text - (size_t)at, "ld.param.u64 %%rd%d, [p%d];\n", i, i);
     snprintf(text + at, sizeof text - (size_t)at,
              "mov.u32 %%r0, %%tid.x; mov.u32 %%r2, %%ctaid.x; mov.u32 %%r3, %%ntid.x;\n"
-             "mad.lo.u32 %%r1, %%r2, %%r3, %%r0;\nmul.wide.u32 %%rd20, %%r1, 4; mul.wide.u32 %%rd21, %%r1, 8;\n%s\n}\n", body);
+             "mad.lo.u32 %%r1, %%r2, %%r3, %%r0;\nmul.wide.u32 %%rd20, %%r1, 4; mul.wide.u32 %%rd21, %%r1, 8;\n%s\n}\n",
+             body);
     return text;
 }
 #define BODY(n, ...) use(kernel_text(n, __VA_ARGS__))

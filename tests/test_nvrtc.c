@@ -391,6 +391,7 @@ static int set_up(void **state)
                      .target = { .lang = SW_LANG_CUDA, .fp64 = true, .max_group = 1024, .max_local = { 1024, 1024, 64 },
                                  .local_bytes = 48 << 10, .units = 40, .width = 32 } };
     device = (sw_device){ .backend = &backend, .dev = &gpu, .traits = &gpu.traits };
+    atomic_init(&device.users, 1);
     snprintf(device.info.id, sizeof device.info.id, "nvrtc");
     return sw__gpu_init(&gpu, NULL) == SW_OK ? 0 : -1;
 }

@@ -1,5 +1,6 @@
-/* test_ptx_faults.c: what the PTX interpreter must find: each fault is planted in a kernel, and the report has to name kernel,
- * line of the PTX, block, thread and address. Next to each stands a kernel that does nearly the same and is right. */
+/* test_ptx_faults.c: what the PTX interpreter must find: each fault is planted in a kernel, and the report has to
+ * name kernel, line of the PTX, block, thread and address. Next to each stands a kernel that does nearly the same
+ * and is right. */
 #include "ptx_case.h"
 
 /* uses: fakeptx */
@@ -33,7 +34,7 @@ static void address_in(const char *text, uint64_t address)
     text_has(text, part);
 }
 
-/* ---- accesses ------------------------------------------------------------------------------------------------------------------- */
+/* ---- accesses ---------------------------------------------------------------------------------------------------- */
 
 static void test_bounds(void **state)
 {
@@ -68,7 +69,8 @@ static void test_two_allocations(void **state)
     (void)state;
     const uint64_t a = give(256), b = give(256), out = give(512);
     for (int i = 0; i < 64; i++) ((uint32_t *)host(a))[i] = (uint32_t)i, ((uint32_t *)host(b))[i] = (uint32_t)i + 100;
-    BODY(3, "and.b32 %r10, %r0, 1; setp.eq.u32 %p0, %r10, 0; selp.b64 %rd10, %rd0, %rd1, %p0; add.u64 %rd10, %rd10, %rd20;\n"
+    BODY(3, "and.b32 %r10, %r0, 1; setp.eq.u32 %p0, %r10, 0; selp.b64 %rd10, %rd0, %rd1, %p0; add.u64 %rd10, %rd10, "
+            "%rd20;\n"
             "ld.global.u32 %r11, [%rd10]; add.u64 %rd11, %rd2, %rd20; st.global.u32 [%rd11], %r11; ret;");
     RUN("k", 1, 64, a, b, out);
     for (uint32_t i = 0; i < 64; i++) assert_int_equal(((uint32_t *)host(out))[i], i % 2 ? i + 100 : i);
@@ -92,15 +94,17 @@ static void test_alignment(void **state)
 static void test_shared_and_local(void **state)
 {
     (void)state;
-    BODY(1, ".shared .b32 s[32];\nmov.u32 %r10, s; shl.b32 %r11, %r0, 2; add.u32 %r10, %r10, %r11; cvt.u32.u64 %r12, %rd0;"
-            "add.u32 %r10, %r10, %r12;\nst.shared.u32 [%r10], %r0; ret;");
+    BODY(1,
+         ".shared .b32 s[32];\nmov.u32 %r10, s; shl.b32 %r11, %r0, 2; add.u32 %r10, %r10, %r11; cvt.u32.u64 %r12, %rd0;"
+         "add.u32 %r10, %r10, %r12;\nst.shared.u32 [%r10], %r0; ret;");
     RUN("k", 1, 32, 0);
     STOPS(700, "k", 3, 33, 0);
     text_has(fault.text, "thread (32, 0, 0): writes 4 bytes of shared memory");
     STOPS(700, "k", 1, 32, (uint64_t)-2000 & 0xFFFFFFFC);
     STOPS(716, "k", 1, 32, 2);
-    BODY(1, ".local .align 4 .b8 depot[8];\nmov.u64 %rd10, depot; add.u64 %rd10, %rd10, %rd0; st.local.u32 [%rd10], %r0;"
-            "ld.local.u32 %r1, [%rd10]; ret;");
+    BODY(1,
+         ".local .align 4 .b8 depot[8];\nmov.u64 %rd10, depot; add.u64 %rd10, %rd10, %rd0; st.local.u32 [%rd10], %r0;"
+         "ld.local.u32 %r1, [%rd10]; ret;");
     RUN("k", 1, 32, 4);
     STOPS(719, "k", 1, 32, 8);
     text_has(fault.text, "local memory at address 0x8: out of bounds, there are 8 bytes");
@@ -125,7 +129,7 @@ static void test_touch(void **state)
     text_has(fault.text, "nobody waited for");
 }
 
-/* ---- threads ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 static void test_barriers(void **state)
 {
@@ -146,7 +150,8 @@ static void test_barriers(void **state)
 static void test_warps(void **state)
 {
     (void)state;
-    BODY(0, "setp.lt.u32 %p0, %r0, 16; @%p0 bra A;\nbar.sync 0; bra B;\nA: shfl.sync.idx.b32 %r10, %r0, 0, 31, 0xffffffff; bar.sync 0;\nB: ret;");
+    BODY(0, "setp.lt.u32 %p0, %r0, 16; @%p0 bra A;\nbar.sync 0; bra B;\nA: shfl.sync.idx.b32 %r10, %r0, 0, 31, "
+            "0xffffffff; bar.sync 0;\nB: ret;");
     STOPS(719, "k", 1, 32);
     text_has(fault.text, "PTX line 12, block (0, 0, 0), thread (0, 0, 0): waits for other threads of its warp");
     BODY(0, "shfl.sync.idx.b32 %r10, %r0, 0, 31, 0xffff; ret;");
@@ -174,11 +179,13 @@ static void test_hang_and_trap(void **state)
     STOPS(1, "k", 0, 1);
 }
 
-/* ---- races ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- races ------------------------------------------------------------------------------------------------------- */
 
 #define SHARED_RACE(barrier) \
-    ".shared .b32 s[64];\nmov.u32 %r10, s; shl.b32 %r11, %r0, 2; add.u32 %r12, %r10, %r11; st.shared.u32 [%r12], %r0;\n" barrier \
-    "\nxor.b32 %r13, %r11, 4; add.u32 %r13, %r13, %r10; ld.shared.u32 %r14, [%r13];\n" barrier "\nst.shared.u32 [%r12], %r14; ret;"
+    ".shared .b32 s[64];\nmov.u32 %r10, s; shl.b32 %r11, %r0, 2; add.u32 %r12, %r10, %r11;" \
+    "st.shared.u32 [%r12], %r0;\n" barrier \
+    "\nxor.b32 %r13, %r11, 4; add.u32 %r13, %r13, %r10; ld.shared.u32 %r14, [%r13];\n" barrier \
+    "\nst.shared.u32 [%r12], %r14; ret;"
 
 static void test_shared_races(void **state)
 {
@@ -197,7 +204,8 @@ static void test_shared_races(void **state)
     REPORTS("k", 1, 64);
     assert_int_equal(memory.n_reports, 1);
     text_has(memory.first, "writes what was written by");
-    BODY(0, ".shared .b8 s[64];\nmov.u32 %r10, s; add.u32 %r12, %r10, %r0; cvt.u16.u32 %h1, %r0; st.shared.u8 [%r12], %h1; ret;");
+    BODY(0, ".shared .b8 s[64];\nmov.u32 %r10, s; add.u32 %r12, %r10, %r0; cvt.u16.u32 %h1, %r0; st.shared.u8 [%r12], "
+            "%h1; ret;");
     RUN("k", 1, 64); /* bytes of a word are apart */
     BODY(0, ".shared .b32 s[1];\natom.shared.add.u32 %r10, [s], 1; ret;");
     RUN("k", 1, 64);
@@ -221,15 +229,17 @@ static void test_races_of_blocks(void **state)
     BODY(1, "add.u64 %rd10, %rd0, %rd20; ld.global.u32 %r10, [%rd0];\nst.global.u32 [%rd10], %r10; ret;"); /* word 0 */
     REPORTS("k", 4, 64, p);
     text_has(memory.first, "at address 0x7");
-    BODY(1, "mul.wide.u32 %rd10, %r0, 4; add.u64 %rd10, %rd0, %rd10; st.global.u32 [%rd10], %r0; ret;"); /* the same value */
+    BODY(1, "mul.wide.u32 %rd10, %r0, 4; add.u64 %rd10, %rd0, %rd10; st.global.u32 [%rd10], %r0; ret;"); /* the same
+                                                                                                            value */
     RUN("k", 4, 64, p);
     BODY(1, "red.global.add.u32 [%rd0], 1; ld.volatile.global.u32 %r10, [%rd0]; ret;");
     RUN("k", 4, 64, p);
-    BODY(1, "cvt.u64.u32 %rd10, %r1; add.u64 %rd10, %rd0, %rd10; st.global.u8 [%rd10], %r1; ret;"); /* bytes of a word */
+    BODY(1,
+         "cvt.u64.u32 %rd10, %r1; add.u64 %rd10, %rd0, %rd10; st.global.u8 [%rd10], %r1; ret;"); /* bytes of a word */
     RUN("k", 30, 3, p);
 }
 
-/* ---- what is not read ---------------------------------------------------------------------------------------------------------------- */
+/* ---- what is not read -------------------------------------------------------------------------------------------- */
 
 static void refuses(const char *text, const char *why)
 {
@@ -281,8 +291,10 @@ static void test_unknown(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_teardown(f, clean)
-    const struct CMUnitTest tests[] = { T(test_bounds), T(test_two_allocations), T(test_alignment), T(test_shared_and_local),
-                                        T(test_touch), T(test_barriers), T(test_warps), T(test_hang_and_trap),
-                                        T(test_shared_races), T(test_races_of_blocks), T(test_unknown) };
+    const struct CMUnitTest tests[] = {
+        T(test_bounds),       T(test_two_allocations), T(test_alignment), T(test_shared_and_local),
+        T(test_touch),        T(test_barriers),        T(test_warps),     T(test_hang_and_trap),
+        T(test_shared_races), T(test_races_of_blocks), T(test_unknown)
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

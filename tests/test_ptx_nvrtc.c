@@ -1,6 +1,6 @@
-/* test_ptx_nvrtc.c: CUDA C through NVRTC and the PTX interpreter, for three GPUs: softmax, a sum by shuffles, a tiled product
- * in dynamic shared memory, f16, atomics, a switch, and CUDA's elementary functions against libm. Skipped where there is no
- * NVRTC. */
+/* test_ptx_nvrtc.c: CUDA C through NVRTC and the PTX interpreter, for three GPUs: softmax, a sum by shuffles, a
+ * tiled product in dynamic shared memory, f16, atomics, a switch, and CUDA's elementary functions against libm.
+ * Skipped where there is no NVRTC. */
 #include "ptx_case.h"
 
 #include "nvrtc_case.h"
@@ -21,7 +21,8 @@ static void compile(const char *text, const char *arch)
     free(ptx);
 }
 
-static void run_3d(const char *kernel, const unsigned grid[3], const unsigned block[3], size_t dynamic, const void *params)
+static void run_3d(const char *kernel, const unsigned grid[3], const unsigned block[3], size_t dynamic,
+                   const void *params)
 {
     const ptx_launch l = { .grid = { grid[0], grid[1], grid[2] }, .block = { block[0], block[1], block[2] },
                            .dynamic_shared = dynamic, .params = params, .seed = seed, .check_races = true };
@@ -37,7 +38,7 @@ static float *numbers(int n, float scale)
     return v;
 }
 
-/* ---- kernels as people write them -------------------------------------------------------------------------------------------------- */
+/* ---- kernels as people write them -------------------------------------------------------------------------------- */
 
 static const char softmax_text[] =
     "extern \"C\" __global__ void softmax(const float *x, float *y, int n) {\n"
@@ -116,8 +117,10 @@ static void test_gemm(void **state)
     float *const a = numbers(N * N, 1), *const b = numbers(N * N, 2);
     for (size_t k = 0; k < COUNT(archs); k++) {
         compile(gemm_text, archs[k]);
-        struct { uint64_t a, b, c; int n; } p = { give_copy(a, sizeof(float[N * N])), give_copy(b, sizeof(float[N * N])),
-                                                  give(sizeof(float[N * N])), N };
+        struct {
+            uint64_t a, b, c;
+            int n;
+        } p = { give_copy(a, sizeof(float[N * N])), give_copy(b, sizeof(float[N * N])), give(sizeof(float[N * N])), N };
         run_3d("gemm", (unsigned[]){ 5, 5, 1 }, (unsigned[]){ 16, 16, 1 }, 2048, &p);
         const float *const c = host(p.c);
         for (int i = 0; i < N; i++)
@@ -171,7 +174,10 @@ static void check_rows(void)
 {
     enum { ROWS = 6, N = 100 };
     float *const x = numbers(ROWS * N, 1);
-    struct { uint64_t x, y, votes; int n; } p = { give_copy(x, sizeof(float[ROWS * N])), give(ROWS * 4), give(ROWS * 4), N };
+    struct {
+        uint64_t x, y, votes;
+        int n;
+    } p = { give_copy(x, sizeof(float[ROWS * N])), give(ROWS * 4), give(ROWS * 4), N };
     run_3d("rows", (unsigned[]){ 2, 1, 1 }, (unsigned[]){ 96, 1, 1 }, 0, &p);
     for (int r = 0; r < ROWS; r++) {
         float part[32] = { 0 };
@@ -230,7 +236,7 @@ static void test_warps_and_atomics(void **state)
     }
 }
 
-/* ---- functions ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- functions --------------------------------------------------------------------------------------------------- */
 
 static double rsqrt_of(double x) { return 1 / sqrt(x); }
 static double sinpi_of(double x) { return sin(3.14159265358979323846 * x); }
@@ -240,22 +246,37 @@ static double fmod_of(double x) { return fmod(x, (double)0.7f); }
 static double atan2_of(double x) { return atan2(x, 0.3 + 0 * x); }
 
 /* in f32 and f64; bounds in units of the last place, CUDA's own with some air */
-static const struct { const char *name, *f, *d; double (*want)(double); double low, high, ulp; } functions[] = {
-    { "exp", "expf(x)", "exp(x)", exp, -80, 80, 3 }, { "exp2", "exp2f(x)", "exp2(x)", exp2, -100, 100, 3 },
-    { "expm1", "expm1f(x)", "expm1(x)", expm1, -10, 10, 3 }, { "log", "logf(x)", "log(x)", log, 1e-5, 1000, 3 },
-    { "log2", "log2f(x)", "log2(x)", log2, 1e-5, 1000, 3 }, { "log1p", "log1pf(x)", "log1p(x)", log1p, -0.9, 100, 4 },
-    { "sin", "sinf(x)", "sin(x)", sin, -300000, 300000, 4 }, { "cos", "cosf(x)", "cos(x)", cos, -100, 100, 4 },
-    { "tan", "tanf(x)", "tan(x)", tan, -1.5, 1.5, 6 }, { "asin", "asinf(x)", "asin(x)", asin, -1, 1, 6 },
-    { "acos", "acosf(x)", "acos(x)", acos, -1, 1, 6 }, { "atan", "atanf(x)", "atan(x)", atan, -50, 50, 5 },
-    { "sinh", "sinhf(x)", "sinh(x)", sinh, -20, 20, 5 }, { "cosh", "coshf(x)", "cosh(x)", cosh, -20, 20, 5 },
-    { "tanh", "tanhf(x)", "tanh(x)", tanh, -10, 10, 5 }, { "erf", "erff(x)", "erf(x)", erf, -4, 4, 5 },
-    { "erfc", "erfcf(x)", "erfc(x)", erfc, -3, 5, 9 }, { "lgamma", "lgammaf(x)", "lgamma(x)", lgamma, 3, 50, 9 },
-    { "cbrt", "cbrtf(x)", "cbrt(x)", cbrt, -1000, 1000, 4 }, { "sqrt", "sqrtf(x)", "sqrt(x)", sqrt, 0, 1e6, 0.5 },
-    { "rsqrt", "rsqrtf(x)", "rsqrt(x)", rsqrt_of, 1e-3, 1e6, 3 }, { "sinpi", "sinpif(x)", "sinpi(x)", sinpi_of, -2.2, 2.2, 12 },
-    { "normcdf", "normcdff(x)", "normcdf(x)", normal_of, -4, 4, 12 }, { "pow", "powf(fabsf(x), 1.7f)", "pow(fabs(x), 1.7)", pow_of, -50, 50, 400 },
-    { "fmod", "fmodf(x, 0.7f)", "fmod(x, (double)0.7f)", fmod_of, -50, 50, 0 }, { "floor", "floorf(x)", "floor(x)", floor, -50, 50, 0 },
-    { "rint", "rintf(x)", "rint(x)", rint, -50, 50, 0 }, { "trunc", "truncf(x)", "trunc(x)", trunc, -50, 50, 0 },
-    { "round", "roundf(x)", "round(x)", round, -50, 50, 0 }, { "atan2", "atan2f(x, 0.3f)", "atan2(x, 0.3)", atan2_of, -9, 9, 5 } };
+static const struct { const char *name, *f, *d; double (*want)(double); double low, high, ulp;
+} functions[] = { { "exp", "expf(x)", "exp(x)", exp, -80, 80, 3 },
+                  { "exp2", "exp2f(x)", "exp2(x)", exp2, -100, 100, 3 },
+                  { "expm1", "expm1f(x)", "expm1(x)", expm1, -10, 10, 3 },
+                  { "log", "logf(x)", "log(x)", log, 1e-5, 1000, 3 },
+                  { "log2", "log2f(x)", "log2(x)", log2, 1e-5, 1000, 3 },
+                  { "log1p", "log1pf(x)", "log1p(x)", log1p, -0.9, 100, 4 },
+                  { "sin", "sinf(x)", "sin(x)", sin, -300000, 300000, 4 },
+                  { "cos", "cosf(x)", "cos(x)", cos, -100, 100, 4 },
+                  { "tan", "tanf(x)", "tan(x)", tan, -1.5, 1.5, 6 },
+                  { "asin", "asinf(x)", "asin(x)", asin, -1, 1, 6 },
+                  { "acos", "acosf(x)", "acos(x)", acos, -1, 1, 6 },
+                  { "atan", "atanf(x)", "atan(x)", atan, -50, 50, 5 },
+                  { "sinh", "sinhf(x)", "sinh(x)", sinh, -20, 20, 5 },
+                  { "cosh", "coshf(x)", "cosh(x)", cosh, -20, 20, 5 },
+                  { "tanh", "tanhf(x)", "tanh(x)", tanh, -10, 10, 5 },
+                  { "erf", "erff(x)", "erf(x)", erf, -4, 4, 5 },
+                  { "erfc", "erfcf(x)", "erfc(x)", erfc, -3, 5, 9 },
+                  { "lgamma", "lgammaf(x)", "lgamma(x)", lgamma, 3, 50, 9 },
+                  { "cbrt", "cbrtf(x)", "cbrt(x)", cbrt, -1000, 1000, 4 },
+                  { "sqrt", "sqrtf(x)", "sqrt(x)", sqrt, 0, 1e6, 0.5 },
+                  { "rsqrt", "rsqrtf(x)", "rsqrt(x)", rsqrt_of, 1e-3, 1e6, 3 },
+                  { "sinpi", "sinpif(x)", "sinpi(x)", sinpi_of, -2.2, 2.2, 12 },
+                  { "normcdf", "normcdff(x)", "normcdf(x)", normal_of, -4, 4, 12 },
+                  { "pow", "powf(fabsf(x), 1.7f)", "pow(fabs(x), 1.7)", pow_of, -50, 50, 400 },
+                  { "fmod", "fmodf(x, 0.7f)", "fmod(x, (double)0.7f)", fmod_of, -50, 50, 0 },
+                  { "floor", "floorf(x)", "floor(x)", floor, -50, 50, 0 },
+                  { "rint", "rintf(x)", "rint(x)", rint, -50, 50, 0 },
+                  { "trunc", "truncf(x)", "trunc(x)", trunc, -50, 50, 0 },
+                  { "round", "roundf(x)", "round(x)", round, -50, 50, 0 },
+                  { "atan2", "atan2f(x, 0.3f)", "atan2(x, 0.3)", atan2_of, -9, 9, 5 } };
 
 enum { POINTS = 2048 };
 
@@ -273,10 +294,12 @@ static void check_function(size_t k, bool wide)
     snprintf(name, sizeof name, "%s_%s", functions[k].name, wide ? "d" : "f");
     run_3d(name, (unsigned[]){ POINTS / 128, 1, 1 }, (unsigned[]){ 128, 1, 1 }, 0, &p);
     for (int i = 0; i < POINTS; i++) {
-        const double want = functions[k].want(xd[i]), have = wide ? ((double *)host(p.y))[i] : (double)((float *)host(p.y))[i];
+        const double want = functions[k].want(xd[i]),
+                     have = wide ? ((double *)host(p.y))[i] : (double)((float *)host(p.y))[i];
         const double ulp = wide ? fmax(functions[k].ulp, 0.5) * 2.3e-16 * (functions[k].ulp > 0 ? 4 : 0)
                                 : functions[k].ulp * 1.2e-7;
-        if (!(fabs(have - want) <= ulp * fabs(want) + (functions[k].ulp > 0 ? (wide ? 1e-15 : 1e-7 * (fabs(want) < 0.1)) : 0)))
+        if (!(fabs(have - want) <=
+              ulp * fabs(want) + (functions[k].ulp > 0 ? (wide ? 1e-15 : 1e-7 * (fabs(want) < 0.1)) : 0)))
             fail_msg("%s of %.9g: %.17g, not %.17g", name, xd[i], have, want);
     }
 }
@@ -288,10 +311,12 @@ static void test_functions(void **state)
     static char text[20000];
     size_t at = 0;
     for (size_t k = 0; k < COUNT(functions); k++) {
-        at += (size_t)snprintf(text + at, sizeof text - at, "extern \"C\" __global__ void %s_f(const float *in, float *out) {"
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "extern \"C\" __global__ void %s_f(const float *in, float *out) {"
                                "int i = blockIdx.x * blockDim.x + threadIdx.x; float x = in[i]; out[i] = %s; }\n",
                                functions[k].name, functions[k].f);
-        at += (size_t)snprintf(text + at, sizeof text - at, "extern \"C\" __global__ void %s_d(const double *in, double *out) {"
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "extern \"C\" __global__ void %s_d(const double *in, double *out) {"
                                "int i = blockIdx.x * blockDim.x + threadIdx.x; double x = in[i]; out[i] = %s; }\n",
                                functions[k].name, functions[k].d);
     }

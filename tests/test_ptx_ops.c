@@ -1,6 +1,7 @@
 /* test_ptx_ops.c: the cases of test_ops.c through all of the GPU backends' own code, NVRTC and the PTX interpreter
- * (fakecuda/ptx.h), within their bounds of ref in double: the arithmetic of CUDA kernels without a GPU, every access checked,
- * races looked for. Fewer cases than there are unless SWOOP_TEST_ALL=1, see ops_device.h. Skipped where there is no NVRTC. */
+ * (fakecuda/ptx.h), within their bounds of ref in double: the arithmetic of CUDA kernels without a GPU, every access
+ * checked, races looked for. Fewer cases than there are unless SWOOP_TEST_ALL=1, see ops_device.h. Skipped where
+ * there is no NVRTC. */
 #include "ops_device.h"
 
 #include "backend/gpu/gpu.h"
@@ -12,7 +13,7 @@
 /* timeout: 1200 */
 /* uses: fakeptx */
 
-/* ---- device memory: each buffer at an address of its own ------------------------------------------------------------------- */
+/* ---- device memory: each buffer at an address of its own --------------------------------------------------------- */
 
 typedef struct buffer { struct buffer *next; uint64_t address; size_t bytes; unsigned char *host; } buffer;
 static buffer *buffers;
@@ -97,7 +98,7 @@ static void report(void *user, const ptx_fault *f)
 
 static const ptx_memory mem = { .range = range, .global = variable, .report = report };
 
-/* ---- the driver ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the driver -------------------------------------------------------------------------------------------------- */
 
 static sw_status px_compile(void *dev, const char *text, void **out)
 {
@@ -182,7 +183,7 @@ static const sw__gpu_driver driver = { .compile = px_compile, .binary = px_binar
                                        .alloc = px_alloc, .release = px_release, .download = px_read, .fill = px_fill,
                                        .finish = px_finish };
 
-/* ---- the device that sw_compile sees --------------------------------------------------------------------------------------------- */
+/* ---- the device that sw_compile sees ----------------------------------------------------------------------------- */
 
 static sw__gpu gpu;
 static sw_device ptx_device;
@@ -255,6 +256,7 @@ static int set_up(void **state)
                      .target = { .lang = SW_LANG_CUDA, .fp64 = true, .max_group = 1024, .max_local = { 1024, 1024, 64 },
                                  .local_bytes = 48 << 10, .units = 40, .width = 32 } };
     ptx_device = (sw_device){ .backend = &backend, .dev = &gpu, .traits = &gpu.traits };
+    atomic_init(&ptx_device.users, 1);
     snprintf(ptx_device.info.id, sizeof ptx_device.info.id, "ptx");
     batch = calloc(BATCH, sizeof *batch);
     if (!batch || sw_device_open("ref", NULL, &ref) != SW_OK || sw__gpu_init(&gpu, NULL) != SW_OK) return -1;

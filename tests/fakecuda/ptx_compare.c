@@ -1,5 +1,5 @@
-/* ptx_compare.c: setp: all comparisons of all types, lane by lane, into predicates of 0 and 1. A comparison of floats is false
- * where one is a NaN, the ones that end in u are true there. */
+/* ptx_compare.c: setp: all comparisons of all types, lane by lane, into predicates of 0 and 1. A comparison of
+ * floats is false where one is a NaN, the ones that end in u are true there. */
 #include "ptx_lanes.h"
 
 #define CAST(T, v) ((T)(v))

@@ -1,11 +1,15 @@
-/* ptx_convert.c: cvt among integers and floats, lane by lane. Floats become integers by the rounding in the name and saturate;
- * what becomes a float is rounded as fesetround says, halves by their own names. 8 and 16 bits are read from wider registers. */
+/* ptx_convert.c: cvt among integers and floats, lane by lane. Floats become integers by the rounding in the name and
+ * saturate; what becomes a float is rounded as fesetround says, halves by their own names. 8 and 16 bits are read
+ * from wider registers. */
 #include "ptx_half.h"
 
 static inline s128 clamp(s128 v, s128 low, s128 high) { return v < low ? low : v > high ? high : v; }
 
 /* An integral v into [low, high]; a NaN is 0 or, where 64 bits have part in it, the top bit */
-static inline s64 whole(f64 v, f64 low, f64 high, s64 nan) { return v != v ? nan : (s64)(v < low ? low : v > high ? high : v); }
+static inline s64 whole(f64 v, f64 low, f64 high, s64 nan)
+{
+    return v != v ? nan : (s64)(v < low ? low : v > high ? high : v);
+}
 static inline s64 whole_s64(f64 v)
 {
     return v != v || v < -0x1p63 ? INT64_MIN : v >= 0x1p63 ? INT64_MAX : (s64)v;

@@ -1,12 +1,13 @@
-/* ptx_decode.c: one statement becomes one or a few instructions. What works lane by lane is looked up in the tables by its
- * name; setp, mov, carries and the like are put together of such operations. All else is ptx_decode_more.c's or unknown. */
+/* ptx_decode.c: one statement becomes one or a few instructions. What works lane by lane is looked up in the tables
+ * by its name; setp, mov, carries and the like are put together of such operations. All else is ptx_decode_more.c's
+ * or unknown. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the tables, by name -------------------------------------------------------------------------------------------------- */
+/* ---- the tables, by name ----------------------------------------------------------------------------------------- */
 
 static unsigned hash(const char *s, size_t n)
 {
@@ -18,7 +19,8 @@ static unsigned hash(const char *s, size_t n)
 static struct ptx_op_slot *slot(const ptx_reader *r, const char *name, size_t n)
 {
     unsigned at = hash(name, n) % OP_SLOTS;
-    while (r->ops[at].op && (strncmp(r->ops[at].name, name, n) != 0 || (r->ops[at].name[n] != ' ' && r->ops[at].name[n])))
+    while (r->ops[at].op &&
+           (strncmp(r->ops[at].name, name, n) != 0 || (r->ops[at].name[n] != ' ' && r->ops[at].name[n])))
         at = (at + 1) % OP_SLOTS;
     return &r->ops[at];
 }
@@ -40,7 +42,7 @@ bool ptx_ops_index(ptx_reader *r)
     return true;
 }
 
-/* ---- operands and emission ------------------------------------------------------------------------------------------------ */
+/* ---- operands and emission --------------------------------------------------------------------------------------- */
 
 int32_t ptx_constant(ptx_reader *r, uint64_t bits, int bytes)
 {
@@ -126,7 +128,9 @@ static int32_t number(ptx_reader *r, const ptx_arg *a, char type)
     } else if (type == 'F' ? !wide && !(bits == 0) : type == 'f' ? a->digits != 8 && bits != 0 : a->real) {
         ptx_error(r, "a number of another type than '%.*s' takes", r->mnemonic.n, r->mnemonic.s);
     }
-    return ptx_constant(r, type == 'h' ? (uint16_t)bits : type == 'p' ? bits != 0 : bits, width(type) == 2 ? 4 : width(type));
+    if (type == 'h') bits = (uint16_t)bits;
+    if (type == 'p') bits = bits != 0;
+    return ptx_constant(r, bits, type == 'h' ? 4 : width(type));
 }
 
 /* cvt, ld and st take wider registers than their types */
@@ -157,7 +161,7 @@ int32_t ptx_target(ptx_reader *r, const ptx_arg *a, char type)
     return 0;
 }
 
-/* ---- names: which parts choose the operation, which are done around it ------------------------------------------------------ */
+/* ---- names: which parts choose the operation, which are done around it ------------------------------------------- */
 
 static void split(ptx_reader *r, ptx_parts *p)
 {
@@ -221,7 +225,7 @@ static around name_of(ptx_reader *r, const ptx_parts *p, char *name, size_t n)
     return x;
 }
 
-/* ---- lane by lane ----------------------------------------------------------------------------------------------------------- */
+/* ---- lane by lane ------------------------------------------------------------------------------------------------ */
 
 /* Of cvt: a 64-bit register for a narrower type. */
 static int32_t narrow(ptx_reader *r, const ptx_arg *a, char type)
@@ -253,7 +257,7 @@ static void decode_plain(ptx_reader *r, const ptx_parts *p)
     if (widen) ptx_emit_op(r, p->text[p->n - 2][0] == 's' ? "cvt.s64.s32" : "cvt.u64.u32", d->at, to, 0, 0);
 }
 
-/* ---- put together of others ------------------------------------------------------------------------------------------------- */
+/* ---- put together of others -------------------------------------------------------------------------------------- */
 
 /* mov.b64 {a, b}, x and mov.b64 x, {a, b}; also of 16 bits, and of four times 16 */
 static void decode_pack(ptx_reader *r)
@@ -307,7 +311,8 @@ static void decode_setp(ptx_reader *r, const ptx_parts *p, int32_t to, int32_t s
     const ptx_op *const op = slot(r, name, strlen(name))->op;
     if (!op) ptx_error(r, "unknown instruction '%.*s'", r->mnemonic.n, r->mnemonic.s);
     if (!ptx_want(r, first_arg + 2 + (join != NULL), first_arg + 2 + (join != NULL))) return;
-    const int32_t a = ptx_source(r, &r->args[first_arg], op->sig[1]), b = ptx_source(r, &r->args[first_arg + 1], op->sig[2]);
+    const int32_t a = ptx_source(r, &r->args[first_arg], op->sig[1]),
+                  b = ptx_source(r, &r->args[first_arg + 1], op->sig[2]);
     const bool simple = !join && second == PTX_NONE && to != PTX_NONE;
     const int32_t t = simple ? to : ptx_scratch(r, 0, 1), not_t = ptx_scratch(r, 1, 1), third = ptx_scratch(r, 2, 1);
     ptx_emit_op(r, name, t, a, b, 0);
@@ -320,26 +325,31 @@ static void decode_setp(ptx_reader *r, const ptx_parts *p, int32_t to, int32_t s
         ptx_arg plain = r->args[first_arg + 2];
         plain.negated = false;
         snprintf(joined, sizeof joined, "%s.pred", join);
-        ptx_emit_op(r, r->args[first_arg + 2].negated ? "not.pred" : "mov.pred", third, ptx_source(r, &plain, 'p'), 0, 0);
+        ptx_emit_op(r, r->args[first_arg + 2].negated ? "not.pred" : "mov.pred", third, ptx_source(r, &plain, 'p'), 0,
+                    0);
         c = third;
     }
     if (to != PTX_NONE) ptx_emit_op(r, join ? joined : "mov.pred", to, t, c, 0);
     if (second != PTX_NONE) ptx_emit_op(r, join ? joined : "mov.pred", second, not_t, c, 0);
 }
 
-static void decode_set(ptx_reader *r, const ptx_parts *p)
+/* set.gt.u32.f32: ones, or 1 for .f32 */
+static bool decode_set(ptx_reader *r, const ptx_parts *p)
 {
     ptx_parts q = *p;
-    const char *const to = p->text[p->n - 2]; /* set.gt.u32.f32: ones, or 1 for .f32 */
+    if (!is(p->text[0], "set") || p->n < 4 || strstr(p->text[p->n - 1], "16x2") || strstr(p->text[p->n - 2], "16"))
+        return false;
+    const char *const to = p->text[p->n - 2];
     memcpy(q.text[p->n - 2], p->text[p->n - 1], PART);
     snprintf(q.text[0], PART, "setp");
     q.n--;
     const int32_t t = ptx_scratch(r, 3, 1);
     decode_setp(r, &q, t, PTX_NONE, 1);
     if (!is(to, "u32") && !is(to, "s32") && !is(to, "f32")) ptx_error(r, "set that gives '%s'", to);
-    if (r->failed) return;
+    if (r->failed) return true;
     const int32_t yes = ptx_constant(r, is(to, "f32") ? 0x3F800000u : UINT32_MAX, 4);
     ptx_emit_op(r, "selp.b32", ptx_target(r, &r->args[0], 'w'), yes, ptx_constant(r, 0, 4), t);
+    return true;
 }
 
 static bool has(const ptx_parts *p, const char *part)
@@ -372,7 +382,8 @@ static bool decode_carry(ptx_reader *r, const ptx_parts *p)
         ptx_emit_op(r, name, product, a, b, 0);
         a = product, b = ptx_source(r, &r->args[3], type);
     }
-    const int32_t c = forms[k].in ? r->carry : ptx_constant(r, 0, 1), t = ptx_scratch(r, 0, 8), next = ptx_scratch(r, 0, 1);
+    const int32_t c = forms[k].in ? r->carry : ptx_constant(r, 0, 1), t = ptx_scratch(r, 0, 8),
+                  next = ptx_scratch(r, 0, 1);
     snprintf(name, sizeof name, "%s.%c", forms[k].minus ? "$borrow" : "$carryc", type);
     if (out) ptx_emit_op(r, name, next, a, b, c);
     snprintf(name, sizeof name, "%s.%c", forms[k].minus ? "$subc" : "$addc", type);
@@ -412,8 +423,8 @@ void ptx_decode(ptx_reader *r)
     if (is(op, "mov") && vector) decode_pack(r);
     else if (is(op, "setp") && p.n >= 3 && r->n_args > 0 && r->args[0].bytes == 1)
         decode_setp(r, &p, r->args[0].at, r->args[0].n > 0 ? r->args[0].v[0] : PTX_NONE, 1);
-    else if (is(op, "set") && p.n >= 4) decode_set(r, &p);
     else if (is(op, "bfi") && p.n == 2) decode_bfi(r, &p);
     else if (is(op, "lop3") && p.n == 2) decode_lop3(r);
-    else if (!decode_carry(r, &p) && !ptx_decode_memory(r, &p) && !ptx_decode_control(r, &p)) decode_plain(r, &p);
+    else if (!decode_set(r, &p) && !decode_carry(r, &p) && !ptx_decode_memory(r, &p) && !ptx_decode_control(r, &p))
+        decode_plain(r, &p);
 }

@@ -1,5 +1,5 @@
-/* ptx_decode_more.c: the statements that are not lane by lane: loads, stores and atomics, jumps, barriers, exchanges within a
- * warp. Tables say which parts of their names choose what; a part that is in no table is an error. */
+/* ptx_decode_more.c: the statements that are not lane by lane: loads, stores and atomics, jumps, barriers, exchanges
+ * within a warp. Tables say which parts of their names choose what; a part that is in no table is an error. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static bool unknown(ptx_reader *r)
     return true;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static const struct { const char *name; unsigned char bytes, is_signed; } types[] = {
     { "b8", 1, 0 }, { "u8", 1, 0 }, { "s8", 1, 1 }, { "b16", 2, 0 }, { "u16", 2, 0 }, { "s16", 2, 1 }, { "f16", 2, 0 },
@@ -27,8 +27,9 @@ static const struct { const char *name; unsigned char space; } spaces[] = {
     { "local", PTX_LOCAL }, { "param", PTX_PARAM }, { "param::entry", PTX_PARAM }, { "param::func", PTX_PARAM } };
 /* which cache, which scope, which order: all accesses are in order here */
 enum { ORDERED = 6 };
-static const char *const hints[] = { "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "weak", "sys", "gpu",
-                                     "cluster", "cta", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "noftz", "unified" };
+static const char *const hints[] = { "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio",  "weak",
+                                     "sys",      "gpu",     "cluster", "cta",     "ca",      "cg",    "cs",
+                                     "lu",       "cv",      "wb",      "wt",      "nc",      "noftz", "unified" };
 
 static bool hint(const char *part)
 {
@@ -37,7 +38,8 @@ static bool hint(const char *part)
     return strncmp(part, "L1::", 4) == 0 || strncmp(part, "L2::", 4) == 0;
 }
 
-/* Reads .space, .v4, .type and hints off the name into the instruction; other: what is none of these (an atomic's operation). */
+/* Reads .space, .v4, .type and hints off the name into the instruction; other: what is none of these (an atomic's
+ * operation). */
 static bool read_name(const ptx_parts *p, ptx_inst *i, const char **other, const char **type)
 {
     i->space = PTX_GENERIC, i->n = 1;
@@ -70,8 +72,10 @@ static void read_address(ptx_reader *r, ptx_inst *i, const ptx_arg *a)
     } else {
         const ptx_name *const v = a->variable;
         if (i->space == PTX_PARAM && v && v->space == PTX_LOCAL) i->space = PTX_LOCAL;
-        if (i->space == PTX_GENERIC && v && v->space == PTX_LOCAL) ptx_error(r, "a local variable by a generic address");
-        if (v && i->space != PTX_GENERIC && i->space != v->space) ptx_error(r, "'%.*s' is elsewhere", a->name.n, a->name.s);
+        if (i->space == PTX_GENERIC && v && v->space == PTX_LOCAL)
+            ptx_error(r, "a local variable by a generic address");
+        if (v && i->space != PTX_GENERIC && i->space != v->space)
+            ptx_error(r, "'%.*s' is elsewhere", a->name.n, a->name.s);
         i->a = v ? ptx_address_of(r, v, 0, 8) : ptx_constant(r, 0, 8);
         i->wide = true, i->offset = a->offset;
         i->mode = i->space == PTX_PARAM;
@@ -98,7 +102,8 @@ static void read_values(ptx_reader *r, ptx_inst *i, const ptx_arg *a, int *bytes
         i->v[k] = one ? a->at : a->v[k];
         if (one && bytes[k] == 0) i->v[k] = ptx_source(r, a, i->bytes == 8 ? 'd' : i->bytes == 4 ? 'w' : 'h');
         else if (bytes[k] == 0) i->v[k] = ptx_constant(r, a->v_bits[k], i->bytes == 8 ? 8 : 4);
-        else if (bytes[k] > 0 && (bytes[k] < i->bytes || bytes[k] == 1)) ptx_error(r, "a register narrower than its value");
+        else if (bytes[k] > 0 && (bytes[k] < i->bytes || bytes[k] == 1))
+            ptx_error(r, "a register narrower than its value");
         else if (bytes[k] == -1) i->v[k] = PTX_NONE;
     }
 }
@@ -122,7 +127,8 @@ static bool decode_load(ptx_reader *r, const ptx_parts *p)
     const ptx_arg *const d = &r->args[0];
     for (int k = 0; k < i.n; k++)
         if (bytes[k] == 8 && i.bytes < 8)
-            ptx_emit_op(r, i.is_signed ? "cvt.s64.s32" : "cvt.u64.u32", d->kind == ARG_VECTOR ? d->v[k] : d->at, i.v[k], 0, 0);
+            ptx_emit_op(r, i.is_signed ? "cvt.s64.s32" : "cvt.u64.u32", d->kind == ARG_VECTOR ? d->v[k] : d->at, i.v[k],
+                        0, 0);
     return true;
 }
 
@@ -163,7 +169,8 @@ static bool decode_atomic(ptx_reader *r, const ptx_parts *p)
     const ptx_arg *const a = &r->args[red ? 0 : 1];
     i.d = red || r->args[0].kind == ARG_SINK ? PTX_NONE : ptx_target(r, &r->args[0], width);
     read_address(r, &i, a);
-    i.b = ptx_source(r, a + 1, type[0] == 'f' && i.bytes == 4 && !strstr(type, "x2") ? 'f' : is(type, "f64") ? 'F' : width);
+    const bool single = is(type, "f32"), twice = is(type, "f64");
+    i.b = ptx_source(r, a + 1, single ? 'f' : twice ? 'F' : width);
     i.c = cas ? ptx_source(r, a + 2, width) : 0;
     if (i.space == PTX_LOCAL || i.space == PTX_PARAM) return unknown(r);
     note(r, &i);
@@ -183,7 +190,7 @@ bool ptx_decode_memory(ptx_reader *r, const ptx_parts *p)
     return false;
 }
 
-/* ---- control ---------------------------------------------------------------------------------------------------------------- */
+/* ---- control ----------------------------------------------------------------------------------------------------- */
 
 static ptx_inst *emit(ptx_reader *r, ptx_exec *exec)
 {
@@ -350,12 +357,13 @@ static void decode_active(ptx_reader *r, const ptx_parts *p)
 
 bool ptx_decode_control(ptx_reader *r, const ptx_parts *p)
 {
-    static const struct { const char *name; void (*decode)(ptx_reader *r, const ptx_parts *p); } forms[] = {
-        { "bra", decode_branch }, { "brx", decode_branch }, { "ret", decode_return }, { "exit", decode_return },
-        { "bar", decode_barrier }, { "barrier", decode_barrier }, { "membar", decode_nothing }, { "fence", decode_nothing },
-        { "nanosleep", decode_nothing }, { "prefetch", decode_nothing }, { "trap", decode_trap }, { "brkpt", decode_trap },
-        { "shfl", decode_shuffle }, { "vote", decode_vote }, { "match", decode_match }, { "redux", decode_reduce },
-        { "activemask", decode_active } };
+    static const struct { const char *name; void (*decode)(ptx_reader *r, const ptx_parts *p);
+    } forms[] = { { "bra", decode_branch },       { "brx", decode_branch },       { "ret", decode_return },
+                  { "exit", decode_return },      { "bar", decode_barrier },      { "barrier", decode_barrier },
+                  { "membar", decode_nothing },   { "fence", decode_nothing },    { "nanosleep", decode_nothing },
+                  { "prefetch", decode_nothing }, { "trap", decode_trap },        { "brkpt", decode_trap },
+                  { "shfl", decode_shuffle },     { "vote", decode_vote },        { "match", decode_match },
+                  { "redux", decode_reduce },     { "activemask", decode_active } };
     for (size_t k = 0; k < sizeof forms / sizeof *forms; k++)
         if (is(p->text[0], forms[k].name)) {
             forms[k].decode(r, p);

@@ -1,5 +1,5 @@
-/* ptx_float.c: arithmetic and elementary functions of f32 and f64, lane by lane, rounded to nearest or as fesetround says.
- * Fused multiply-add is fused; nothing else is contracted. The approximations of GPUs are not less exact here. */
+/* ptx_float.c: arithmetic and elementary functions of f32 and f64, lane by lane, rounded to nearest or as fesetround
+ * says. Fused multiply-add is fused; nothing else is contracted. The approximations of GPUs are not less exact here. */
 #include "ptx_lanes.h"
 
 /* PTX's min and max: a NaN loses against a number, -0 is less than +0 */
@@ -31,7 +31,10 @@ static inline f64 crude(f64 v)
     const u64 b = bits_of64(v);
     return f64_of((b >> 52 & 0x7FF) == 0 ? b & 1ull << 63 : v != v ? b : b & ~0xFFFFFFFFull);
 }
-static inline f64 sign_with(f64 size, f64 sign) { return f64_of((bits_of64(size) & ~(1ull << 63)) | (bits_of64(sign) & 1ull << 63)); }
+static inline f64 sign_with(f64 size, f64 sign)
+{
+    return f64_of((bits_of64(size) & ~(1ull << 63)) | (bits_of64(sign) & 1ull << 63));
+}
 static inline f64 crude_rcp(f64 v)
 {
     const f64 x = crude(v);

@@ -9,7 +9,12 @@ static inline f64 more_nan(f64 x, f64 y) { return x != x || y != y ? NAN : more(
 static inline f64 fused(f64 p, f64 q, f64 r) { return sum_odd(p * q, r); }
 
 /* a function per operation and type, of one value; pairs call it twice */
-#define MAKE1(T, id, expr) static inline u32 T##_##id(u32 x) { const f64 p = T##_value((u16)x); return to_##T(expr, false); }
+#define MAKE1(T, id, expr) \
+    static inline u32 T##_##id(u32 x) \
+    { \
+        const f64 p = T##_value((u16)x); \
+        return to_##T(expr, false); \
+    }
 #define MAKE2(T, id, expr) \
     static inline u32 T##_##id(u32 x, u32 y) \
     { \
@@ -42,8 +47,10 @@ MAKE(bf16)
       T##_##id(x, y, z) | T##_##id(x >> 16, y >> 16, z >> 16) << 16)
 #define ONES(OP, T) \
     ONE(OP, T, ex2, "ex2.approx") ONE(OP, T, tanh, "tanh.approx") \
-    OP(neg_##T, "hh", "neg." #T, u32, u32, (u16)(x ^ 0x8000u)) OP(neg_v_##T, "ww", "neg." #T "x2", u32, u32, x ^ 0x80008000u) \
-    OP(abs_##T, "hh", "abs." #T, u32, u32, x & 0x7FFFu) OP(abs_v_##T, "ww", "abs." #T "x2", u32, u32, x & 0x7FFF7FFFu)
+    OP(neg_##T, "hh", "neg." #T, u32, u32, (u16)(x ^ 0x8000u)) \
+    OP(neg_v_##T, "ww", "neg." #T "x2", u32, u32, x ^ 0x80008000u) \
+    OP(abs_##T, "hh", "abs." #T, u32, u32, x & 0x7FFFu) \
+    OP(abs_v_##T, "ww", "abs." #T "x2", u32, u32, x & 0x7FFF7FFFu)
 #define TWOS(OP, T) \
     TWO(OP, T, add, "add") TWO(OP, T, sub, "sub") TWO(OP, T, mul, "mul") TWO(OP, T, min, "min") TWO(OP, T, max, "max") \
     TWO(OP, T, minn, "min.NaN") TWO(OP, T, maxn, "max.NaN") \
@@ -51,7 +58,14 @@ MAKE(bf16)
     COMPARE(OP, T, gt) COMPARE(OP, T, ge) COMPARE(OP, T, equ) COMPARE(OP, T, neu) \
     COMPARE(OP, T, ltu) COMPARE(OP, T, leu) COMPARE(OP, T, gtu) COMPARE(OP, T, geu) \
     COMPARE(OP, T, num) COMPARE(OP, T, nan)
-#define COMPARE(OP, T, id) OP(T##_is_##id, "phh", "setp." #id "." #T, u8, u32, u32, T##_##id(x, y))
+#define BOTH(T, id, yes) ((T##_##id(x, y) ? yes : 0) | (T##_##id(x >> 16, y >> 16) ? yes << 16 : 0))
+#define ONE_f16 0x3C00u
+#define ONE_bf16 0x3F80u
+#define COMPARE(OP, T, id) \
+    OP(T##_is_##id, "phh", "setp." #id "." #T, u8, u32, u32, T##_##id(x, y)) \
+    OP(T##_set_##id, "hhh", "set." #id "." #T "." #T, u32, u32, u32, T##_##id(x, y) ? ONE_##T : 0) \
+    OP(T##_both_##id, "www", "set." #id "." #T "x2." #T "x2", u32, u32, u32, BOTH(T, id, ONE_##T)) \
+    OP(T##_mask_##id, "www", "set." #id ".u32." #T "x2", u32, u32, u32, BOTH(T, id, 0xFFFFu))
 #define TEST(T, id, expr) \
     static inline bool T##_##id(u32 x, u32 y) { const f32 p = T##_value((u16)x), q = T##_value((u16)y); return expr; }
 #define TESTS(T) \

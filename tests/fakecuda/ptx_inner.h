@@ -1,6 +1,7 @@
-/* ptx_inner.h: what the parts of the PTX interpreter share: the decoded program, tables of operations, a launch in progress.
- * ptx_lex.c and ptx_parse.c read the text, ptx_decode.c makes instructions of statements by the tables of ptx_ops.c and its
- * neighbours, ptx_run.c runs blocks, ptx_memory.c loads and stores, ptx_race.c watches, ptx_warp.c exchanges. */
+/* ptx_inner.h: what the parts of the PTX interpreter share: the decoded program, tables of operations, a launch in
+ * progress. ptx_lex.c and ptx_parse.c read the text, ptx_decode.c makes instructions of statements by the tables of
+ * ptx_ops.c and its neighbours, ptx_run.c runs blocks, ptx_memory.c loads and stores, ptx_race.c watches, ptx_warp.c
+ * exchanges. */
 #ifndef FAKECUDA_PTX_INNER_H
 #define FAKECUDA_PTX_INNER_H
 
@@ -11,8 +12,8 @@ enum { LANES = 64, WARP = 32 };
 typedef uint64_t ptx_mask; /* a bit per lane */
 typedef struct ptx_group ptx_group;
 
-/* An operand: where its LANES values lie in the registers of a group or, with the top bit, among the constants. A predicate
- * takes a byte, up to 32 bits take 4 bytes, 64 bits take 8. */
+/* An operand: where its LANES values lie in the registers of a group or, with the top bit, among the constants. A
+ * predicate takes a byte, up to 32 bits take 4 bytes, 64 bits take 8. */
 enum { PTX_CONST = 1 << 30, PTX_NONE = -1 };
 
 /* One operation on all lanes, whatever they hold: it may not trap. d may be one of the sources. */
@@ -29,9 +30,12 @@ typedef struct ptx_isa {
     void (*blend)(void *d, const void *s, const uint32_t *mask, int bytes);
     void (*spread)(uint32_t *mask32, ptx_mask mask);
     ptx_mask (*bits)(const void *predicate);
-    void (*gather)(void *d, const unsigned char *base, const uint64_t *addresses, int bytes, bool is_signed);
+    /* host: where the address `origin` lies */
+    void (*gather)(void *d, const unsigned char *host, uint64_t origin, const uint64_t *addresses, int bytes,
+                   bool is_signed);
     void (*row)(void *d, const unsigned char *from, int bytes, bool is_signed); /* side by side */
-    void (*scatter)(unsigned char *base, const uint64_t *addresses, const void *s, int bytes, ptx_mask mask);
+    void (*scatter)(unsigned char *host, uint64_t origin, const uint64_t *addresses, const void *s, int bytes,
+                    ptx_mask mask);
     void (*row_out)(unsigned char *to, const void *s, int bytes);
 } ptx_isa;
 extern const ptx_isa ptx_isa_base;
@@ -89,7 +93,7 @@ struct ptx_module {
 #define PTX_WINDOW_PARAM ((uint64_t)3 << 56)
 enum { PTX_SHARED_AT = 1024 }; /* where shared memory begins: an address of 0 is a fault */
 
-/* ---- reading (ptx_lex.c, ptx_parse.c, ptx_decode.c) -------------------------------------------------------------------- */
+/* ---- reading (ptx_lex.c, ptx_parse.c, ptx_decode.c) -------------------------------------------------------------- */
 
 enum { TOKEN_END, TOKEN_WORD, TOKEN_NUMBER, TOKEN_STRING, TOKEN_MARK };
 typedef struct ptx_token { const char *s; int n, line, kind; } ptx_token;
@@ -203,7 +207,7 @@ int32_t ptx_target(ptx_reader *r, const ptx_arg *a, char type);
 uint64_t (*ptx_atomic_find(const char *operation, const char *type))(uint64_t old, uint64_t b, uint64_t c);
 bool ptx_want(ptx_reader *r, int least, int most); /* as many arguments */
 
-/* ---- running ------------------------------------------------------------------------------------------------------------ */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 typedef struct ptx_path { int pc; ptx_mask lanes; bool parked; } ptx_path; /* parked: waits for others of its warp */
 typedef struct ptx_barred { ptx_mask lanes; int pc; const ptx_inst *inst; uint32_t id, count; } ptx_barred;
@@ -270,11 +274,12 @@ ptx_exec ptx_branch, ptx_branch_indexed, ptx_exit, ptx_barrier, ptx_trap, ptx_cl
 ptx_exec ptx_shuffle, ptx_vote, ptx_match, ptx_reduce, ptx_active, ptx_warp_sync;
 int ptx_barriers_open(ptx_run_state *run, bool *any);
 
-/* An access of `size` bytes in a row at each lane's address, before it happens; host: where global memory's
- * address 0 would be; row: all lanes take part and lie side by side. */
-int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *addresses, ptx_mask lanes, size_t size, bool write);
+/* An access of `size` bytes in a row at each lane's address, before it happens; host: where the address `origin` lies;
+ * row: all lanes take part and lie side by side. */
+int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *addresses, ptx_mask lanes, size_t size,
+                    bool write);
 int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *addresses, ptx_mask lanes, size_t size, bool write,
-                    const unsigned char *host, bool row);
+                    const unsigned char *host, uint64_t origin, bool row);
 bool ptx_race_begin(ptx_run_state *run);
 void ptx_race_end(ptx_run_state *run);
 

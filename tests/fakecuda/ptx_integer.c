@@ -1,4 +1,5 @@
-/* ptx_integer.c: operations on integers, bits and predicates, lane by lane: tables that ptx_decode.c searches by name. */
+/* ptx_integer.c: operations on integers, bits and predicates, lane by lane: tables that ptx_decode.c searches by
+ * name. */
 #include "ptx_lanes.h"
 
 static inline u32 shl32(u32 x, u32 n) { return n > 31 ? 0 : x << n; }
@@ -80,8 +81,14 @@ static inline u32 selector_4(u32 mode, u32 n) /* f4e b4e rc8 ecl ecr rc16 as sel
                                          { 0x0000, 0x1110, 0x2210, 0x3210 }, { 0x1010, 0x3232, 0x1010, 0x3232 } };
     return selectors[mode][n & 3];
 }
-static inline u32 funnel_left(u32 low, u32 high, u32 n) { return n == 0 ? high : n > 31 ? low : high << n | low >> (32 - n); }
-static inline u32 funnel_right(u32 low, u32 high, u32 n) { return n == 0 ? low : n > 31 ? high : low >> n | high << (32 - n); }
+static inline u32 funnel_left(u32 low, u32 high, u32 n)
+{
+    return n == 0 ? high : n > 31 ? low : high << n | low >> (32 - n);
+}
+static inline u32 funnel_right(u32 low, u32 high, u32 n)
+{
+    return n == 0 ? low : n > 31 ? high : low >> n | high << (32 - n);
+}
 
 /* any function of three bits, by its truth table */
 static inline u32 logic(u32 a, u32 b, u32 c, u32 table)
@@ -99,6 +106,10 @@ static inline u32 logic(u32 a, u32 b, u32 c, u32 table)
     (z + (u32)(BYTE(TA, x, 0) * BYTE(TB, y, 0)) + (u32)(BYTE(TA, x, 1) * BYTE(TB, y, 1)) + \
      (u32)(BYTE(TA, x, 2) * BYTE(TB, y, 2)) + (u32)(BYTE(TA, x, 3) * BYTE(TB, y, 3)))
 #define DOT2(TA, TB, k) (z + (u32)(HALF(TA, x, 0) * BYTE(TB, y, k)) + (u32)(HALF(TA, x, 1) * BYTE(TB, y, k + 1)))
+
+/* the lesser or greater of each half */
+#define PAIR(T, op) \
+    ((u32)(u16)((T)x op(T) y ? x : y) | (u32)(u16)((T)(x >> 16) op(T)(y >> 16) ? x >> 16 : y >> 16) << 16)
 
 #define LIST1(OP) \
     OP(mov_p, "pp", "mov.pred", u8, u8, x) \
@@ -220,6 +231,11 @@ static inline u32 logic(u32 a, u32 b, u32 c, u32 table)
     OP(shr_sw, "www", "shr.s32", s32, s32, u32, sar32(x, y)) \
     OP(shr_ud, "ddw", "shr.u64 shr.b64", u64, u64, u32, shr64(x, y)) \
     OP(shr_sd, "ddw", "shr.s64", s64, s64, u32, sar64(x, y)) \
+    OP(add_v, "www", "add.u16x2 add.s16x2", u32, u32, u32, (u16)(x + y) | ((x >> 16) + (y >> 16)) << 16) \
+    OP(min_uv, "www", "min.u16x2", u32, u32, u32, PAIR(u16, <)) \
+    OP(max_uv, "www", "max.u16x2", u32, u32, u32, PAIR(u16, >)) \
+    OP(min_sv, "www", "min.s16x2", u32, u32, u32, PAIR(s16, <)) \
+    OP(max_sv, "www", "max.s16x2", u32, u32, u32, PAIR(s16, >)) \
     OP(place, "www", "$place", u32, u32, u32, (x & 0xFF) | (y & 0xFF) << 8) \
     OP(pack_h, "whh", "$pack.h", u32, u32, u32, (x & 0xFFFF) | y << 16) \
     OP(pack_w, "dww", "$pack.w", u64, u32, u32, x | (u64)y << 32)

@@ -1,6 +1,6 @@
-/* ptx_lanes.h: how operations on all lanes are written: lists of OP(id, signature, names, types, expression), of which DEFINE
- * makes a vectorisable loop and ENTRY a line of the table. Each file that includes this is compiled once for any CPU and once
- * for AVX2 (PTX_ISA). 16-bit values lie in 32 bits, the upper half 0 or ignored. */
+/* ptx_lanes.h: how operations on all lanes are written: lists of OP(id, signature, names, types, expression), of
+ * which DEFINE makes a vectorisable loop and ENTRY a line of the table. Each file that includes this is compiled
+ * once for any CPU and once for AVX2 (PTX_ISA). 16-bit values lie in 32 bits, the upper half 0 or ignored. */
 #ifndef FAKECUDA_PTX_LANES_H
 #define FAKECUDA_PTX_LANES_H
 

@@ -51,13 +51,18 @@ static const char *token_end(const char *s, int *kind)
     const char *e = s + 1;
     if (isdigit((unsigned char)*s)) {
         *kind = TOKEN_NUMBER;
-        while (isalnum((unsigned char)*e) || *e == '.' || ((*e == '-' || *e == '+') && e[-1] == 'e' && s[1] != 'x')) e++;
+        while (isalnum((unsigned char)*e) || *e == '.' || ((*e == '-' || *e == '+') && e[-1] == 'e' && s[1] != 'x'))
+            e++;
     } else if (*s == '"') {
         *kind = TOKEN_STRING;
         e += strcspn(e, "\"\n");
         e += *e == '"';
     } else if (in_word(s)) {
         *kind = TOKEN_WORD;
+        if (*s == '.') { /* .reg.b32 are two */
+            while (in_word(e) && *e != '.') e++;
+            return e;
+        }
         for (; in_word(e) || (e[0] == ':' && e[1] == ':'); e++) e += *e == ':';
     } else {
         *kind = TOKEN_MARK;

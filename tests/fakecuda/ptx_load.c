@@ -1,12 +1,12 @@
-/* ptx_load.c: the module as a whole: its directives, variables, functions and kernels, and what the loader asks about them.
- * ptx_parse.c reads the bodies. */
+/* ptx_load.c: the module as a whole: its directives, variables, functions and kernels, and what the loader asks
+ * about them. ptx_parse.c reads the bodies. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------------ */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* .param .u64 .ptr .global .align 1 name, or .param .align 8 .b8 name[24] */
 static void read_param(ptx_reader *r)
@@ -122,7 +122,7 @@ static void read_entry(ptx_reader *r)
     r->k = NULL;
 }
 
-/* ---- functions: where their parts begin ------------------------------------------------------------------------------------ */
+/* ---- functions: where their parts begin -------------------------------------------------------------------------- */
 
 /* over ( … ) or { … } */
 static void skip_nested(ptx_reader *r, const char *open, const char *close)
@@ -152,7 +152,8 @@ static void read_function(ptx_reader *r)
         f.body = r->at;
         skip_nested(r, "{", "}");
     }
-    if (!r->failed && ptx_grow(r, &r->functions, r->n_functions, sizeof *r->functions)) r->functions[r->n_functions++] = f;
+    if (!r->failed && ptx_grow(r, &r->functions, r->n_functions, sizeof *r->functions))
+        r->functions[r->n_functions++] = f;
 }
 
 /* A kernel may call what comes later. */
@@ -164,7 +165,7 @@ static void find_functions(ptx_reader *r)
     r->at = 0;
 }
 
-/* ---- the module ---------------------------------------------------------------------------------------------------------- */
+/* ---- the module -------------------------------------------------------------------------------------------------- */
 
 static void read_top(ptx_reader *r)
 {

@@ -1,5 +1,5 @@
-/* ptx_memory.c: loads, stores and atomics of a group's lanes: to which memory, whether it is there and aligned, who wants to
- * know of it, then the values, in a row where the addresses are. */
+/* ptx_memory.c: loads, stores and atomics of a group's lanes: to which memory, whether it is there and aligned, who
+ * wants to know of it, then the values, in a row where the addresses are. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
@@ -15,14 +15,10 @@ typedef struct access {
     ptx_mask lanes;
     size_t size;          /* of a lane's, in a row */
     uint64_t *at;         /* LANES addresses; lanes that take no part repeat one that does. Only local's are changed */
-    unsigned char *host;  /* where address 0 would be */
+    unsigned char *host;  /* where the address `origin` lies */
+    uint64_t origin;
     ptx_scan scan;
 } access;
-
-static unsigned char *zero_of(unsigned char *host, uint64_t address)
-{
-    return (unsigned char *)((uintptr_t)host - (uintptr_t)address);
-}
 
 static int fault(ptx_group *g, const ptx_inst *i, const access *a, int lane, int code, const char *why)
 {
@@ -45,7 +41,7 @@ static int misaligned(ptx_group *g, const ptx_inst *i, const access *a)
     return 0;
 }
 
-/* ---- which memory ----------------------------------------------------------------------------------------------------------- */
+/* ---- which memory ------------------------------------------------------------------------------------------------ */
 
 static int bounds(ptx_group *g, const ptx_inst *i, const access *a, uint64_t lo, uint64_t hi)
 {
@@ -76,7 +72,7 @@ static int find_global(ptx_group *g, const ptx_inst *i, access *a, bool *one)
             return *one ? 0 : bounds(g, i, a, r->lo, r->hi);
         }
     }
-    a->host = zero_of(r->host, r->lo);
+    a->host = r->host, a->origin = r->lo;
     return 0;
 }
 
@@ -115,7 +111,7 @@ static int check_races(ptx_group *g, const ptx_inst *i, access *a)
 {
     if (!g->run->l->check_races || a->what == ATOMIC || i->flags) return 0;
     if (a->space == PTX_SHARED) return ptx_race_shared(g, i, a->at, a->lanes, a->size, a->what == STORE);
-    return ptx_race_global(g, i, a->at, a->lanes, a->size, a->what == STORE, a->host,
+    return ptx_race_global(g, i, a->at, a->lanes, a->size, a->what == STORE, a->host, a->origin,
                            a->scan.step == a->size && a->lanes == ~(ptx_mask)0);
 }
 
@@ -133,19 +129,19 @@ static int prepare(ptx_group *g, const ptx_inst *i, access *a, bool *one)
         if (status == 0 && !*one) status = check_races(g, i, a);
     } else if (a->space == PTX_SHARED) {
         status = bounds(g, i, a, PTX_SHARED_AT, PTX_SHARED_AT + run->shared_bytes);
-        a->host = zero_of(run->shared, PTX_SHARED_AT);
+        a->host = run->shared, a->origin = PTX_SHARED_AT;
         if (status == 0) status = check_races(g, i, a);
     } else if (a->space == PTX_LOCAL) {
         status = bounds(g, i, a, 0, run->k->local_bytes);
         if (status == 0) find_local(g, a);
     } else {
         status = bounds(g, i, a, 0, run->k->param_bytes);
-        a->host = zero_of((unsigned char *)(uintptr_t)run->l->params, 0);
+        a->host = (unsigned char *)(uintptr_t)run->l->params;
     }
     return status;
 }
 
-/* ---- transfers -------------------------------------------------------------------------------------------------------------- */
+/* ---- transfers --------------------------------------------------------------------------------------------------- */
 
 static int slot(const ptx_inst *i)
 {
@@ -159,8 +155,8 @@ static void load_element(ptx_group *g, const ptx_inst *i, const access *a, int e
     unsigned char *const host = a->host + (uintptr_t)e * i->bytes;
     void *const to = a->lanes == g->alive ? ptx_at(g, i->v[e]) : (void *)values;
     if (i->v[e] == PTX_NONE) return;
-    if (a->scan.step == i->bytes) isa->row(to, host + a->at[0], i->bytes, i->is_signed);
-    else isa->gather(to, host, a->at, i->bytes, i->is_signed);
+    if (a->scan.step == i->bytes) isa->row(to, host + (a->at[0] - a->origin), i->bytes, i->is_signed);
+    else isa->gather(to, host, a->origin, a->at, i->bytes, i->is_signed);
     if (to == values) ptx_write(g, i->v[e], values, slot(i), a->lanes);
 }
 
@@ -168,8 +164,9 @@ static void store_element(ptx_group *g, const ptx_inst *i, const access *a, int 
 {
     const ptx_isa *const isa = g->run->isa;
     unsigned char *const host = a->host + (uintptr_t)e * i->bytes;
-    if (a->scan.step == i->bytes && a->lanes == ~(ptx_mask)0) isa->row_out(host + a->at[0], ptx_at(g, i->v[e]), i->bytes);
-    else isa->scatter(host, a->at, ptx_at(g, i->v[e]), i->bytes, a->lanes);
+    if (a->scan.step == i->bytes && a->lanes == ~(ptx_mask)0)
+        isa->row_out(host + (a->at[0] - a->origin), ptx_at(g, i->v[e]), i->bytes);
+    else isa->scatter(host, a->origin, a->at, ptx_at(g, i->v[e]), i->bytes, a->lanes);
 }
 
 static uint64_t value_of(const ptx_group *g, int32_t operand, int bytes, int lane)
@@ -187,9 +184,10 @@ static void update(ptx_group *g, const ptx_inst *i, const access *a)
         const int lane = (start + k) % LANES;
         uint64_t old = 0, new;
         if (!(a->lanes >> lane & 1)) continue;
-        memcpy(&old, a->host + a->at[lane], i->bytes);
+        unsigned char *const at = a->host + (a->at[lane] - a->origin);
+        memcpy(&old, at, i->bytes);
         new = i->atomic(old, value_of(g, i->b, slot(i), lane), value_of(g, i->c, slot(i), lane));
-        memcpy(a->host + a->at[lane], &new, i->bytes);
+        memcpy(at, &new, i->bytes);
         wide[lane] = old, narrow[lane] = (uint32_t)old;
     }
     if (i->d != PTX_NONE) ptx_write(g, i->d, i->bytes == 8 ? (void *)wide : (void *)narrow, slot(i), a->lanes);
@@ -215,7 +213,7 @@ static int transfer(ptx_group *g, const ptx_inst *i, access *a)
     return 0;
 }
 
-/* ---- addresses -------------------------------------------------------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 /* Lanes that take no part go where the first one goes, less `window`. */
 static void settle(ptx_group *g, const uint64_t *from, uint64_t *at, ptx_mask lanes, uint64_t window)

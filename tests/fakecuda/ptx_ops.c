@@ -1,5 +1,5 @@
-/* ptx_ops.c: what ptx_run.c and ptx_memory.c do on all lanes of a group: masks, blends, looks at addresses, copies; and the
- * tables of operations of its neighbours, together a ptx_isa. Compiled once for any CPU and once for AVX2. */
+/* ptx_ops.c: what ptx_run.c and ptx_memory.c do on all lanes of a group: masks, blends, looks at addresses, copies;
+ * and the tables of operations of its neighbours, together a ptx_isa. Compiled once for any CPU and once for AVX2. */
 #include "ptx_lanes.h"
 
 static void addresses(uint64_t *at, const void *operand, bool wide, uint64_t offset)
@@ -78,11 +78,11 @@ static ptx_mask bits(const void *predicate)
         D *const to = d; \
         for (int i = 0; i < LANES; i++) { \
             T v; \
-            memcpy(&v, base + at[i], sizeof v); \
+            memcpy(&v, host + (at[i] - origin), sizeof v); \
             to[i] = (D)v; \
         } \
     }
-static void gather(void *d, const unsigned char *base, const uint64_t *at, int bytes, bool is_signed)
+static void gather(void *d, const unsigned char *host, uint64_t origin, const uint64_t *at, int bytes, bool is_signed)
 {
     if (bytes == 4) GATHER(uint32_t, uint32_t)
     else if (bytes == 8) GATHER(uint64_t, uint64_t)
@@ -115,9 +115,9 @@ static void row(void *d, const unsigned char *from, int bytes, bool is_signed)
     for (ptx_mask m = mask; m; m &= m - 1) { \
         const int i = __builtin_ctzll(m); \
         const T v = (T)((const S *)s)[i]; \
-        memcpy(base + at[i], &v, sizeof v); \
+        memcpy(host + (at[i] - origin), &v, sizeof v); \
     }
-static void scatter(unsigned char *base, const uint64_t *at, const void *s, int bytes, ptx_mask mask)
+static void scatter(unsigned char *host, uint64_t origin, const uint64_t *at, const void *s, int bytes, ptx_mask mask)
 {
     if (bytes == 4) SCATTER(uint32_t, uint32_t)
     else if (bytes == 8) SCATTER(uint64_t, uint64_t)
@@ -141,5 +141,12 @@ static void row_out(unsigned char *to, const void *s, int bytes)
 
 const ptx_isa PTX_NAME(ptx_isa) = { .tables = { PTX_NAME(ptx_integer), PTX_NAME(ptx_float), PTX_NAME(ptx_compare),
                                                 PTX_NAME(ptx_convert), PTX_NAME(ptx_half), NULL },
-                                    .addresses = addresses, .scan = scan, .blend = blend, .spread = spread, .bits = bits, .gather = gather,
-                                    .row = row, .scatter = scatter, .row_out = row_out };
+                                    .addresses = addresses,
+                                    .scan = scan,
+                                    .blend = blend,
+                                    .spread = spread,
+                                    .bits = bits,
+                                    .gather = gather,
+                                    .row = row,
+                                    .scatter = scatter,
+                                    .row_out = row_out };

@@ -1,5 +1,6 @@
-/* ptx_parse.c: ptx_load: the module's variables, functions and kernels, their names and labels. Each statement's operands are
- * read here and handed to ptx_decode.c. A function is read anew at each call, in place: nothing is called when it runs. */
+/* ptx_parse.c: ptx_load: the module's variables, functions and kernels, their names and labels. Each statement's
+ * operands are read here and handed to ptx_decode.c. A function is read anew at each call, in place: nothing is
+ * called when it runs. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ static bool same(const ptx_token *a, const ptx_token *b)
     return a->n == b->n && memcmp(a->s, b->s, (size_t)a->n) == 0;
 }
 
-/* ---- names -------------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 int32_t ptx_register(ptx_reader *r, int bytes)
 {
@@ -59,10 +60,11 @@ void ptx_names_drop(ptx_reader *r, int to)
     while (r->n_names > to) free(r->names[--r->n_names].at);
 }
 
-static const struct { const char *name; int bytes; } types[] = {
-    { ".pred", 1 }, { ".b8", 1 }, { ".u8", 1 }, { ".s8", 1 }, { ".b16", 2 }, { ".u16", 2 }, { ".s16", 2 }, { ".f16", 2 },
-    { ".bf16", 2 }, { ".b32", 4 }, { ".u32", 4 }, { ".s32", 4 }, { ".f32", 4 }, { ".f16x2", 4 }, { ".bf16x2", 4 },
-    { ".b64", 8 }, { ".u64", 8 }, { ".s64", 8 }, { ".f64", 8 } };
+static const struct { const char *name; int bytes;
+} types[] = { { ".pred", 1 }, { ".b8", 1 },  { ".u8", 1 },  { ".s8", 1 },    { ".b16", 2 },
+              { ".u16", 2 },  { ".s16", 2 }, { ".f16", 2 }, { ".bf16", 2 },  { ".b32", 4 },
+              { ".u32", 4 },  { ".s32", 4 }, { ".f32", 4 }, { ".f16x2", 4 }, { ".bf16x2", 4 },
+              { ".b64", 8 },  { ".u64", 8 }, { ".s64", 8 }, { ".f64", 8 } };
 
 int ptx_read_type(ptx_reader *r, bool *predicate)
 {
@@ -103,7 +105,7 @@ static void read_registers(ptx_reader *r)
     ptx_expect(r, ";");
 }
 
-/* ---- variables ------------------------------------------------------------------------------------------------------------ */
+/* ---- variables --------------------------------------------------------------------------------------------------- */
 
 /* = { 1, 0f3F800000, … } or = 1 */
 static unsigned char *read_initial(ptx_reader *r, size_t size, int bytes)
@@ -164,7 +166,7 @@ void ptx_read_variable(ptx_reader *r, int space, bool is_extern)
     ptx_expect(r, ";");
 }
 
-/* ---- statements --------------------------------------------------------------------------------------------------------- */
+/* ---- statements -------------------------------------------------------------------------------------------------- */
 
 static void read_address(ptx_reader *r, ptx_arg *a);
 static void read_call(ptx_reader *r);
@@ -242,7 +244,8 @@ static void read_address(ptx_reader *r, ptx_arg *a)
     if (r->tokens[r->at].kind == TOKEN_NUMBER) ptx_number(r, a);
     else read_word(r, a);
     if (a->kind == ARG_NUMBER) a->offset = (int64_t)a->bits;
-    else if (a->kind != ARG_REG && a->kind != ARG_VARIABLE) ptx_error(r, "'%.*s' is not declared", a->name.n, a->name.s);
+    else if (a->kind != ARG_REG && a->kind != ARG_VARIABLE)
+        ptx_error(r, "'%.*s' is not declared", a->name.n, a->name.s);
     if (ptx_accept(r, "+")) a->offset = (int64_t)ptx_number(r, NULL);
     else if (ptx_is(&r->tokens[r->at], "-")) a->offset = (int64_t)ptx_number(r, NULL);
     a->negated = a->kind == ARG_REG; /* an address in a register */
@@ -299,7 +302,7 @@ static void read_directive(ptx_reader *r)
 /* the label at a function's end; no label can be called so */
 static const ptx_token return_name = { .s = "return;", .n = 7 };
 
-/* ---- labels ---------------------------------------------------------------------------------------------------------------- */
+/* ---- labels ------------------------------------------------------------------------------------------------------ */
 
 static void add_fixup(ptx_reader *r, ptx_token name, int code, int table)
 {
@@ -371,7 +374,7 @@ void ptx_return(ptx_reader *r, int code)
     add_fixup(r, return_name, code, -1);
 }
 
-/* ---- bodies ---------------------------------------------------------------------------------------------------------------- */
+/* ---- bodies ------------------------------------------------------------------------------------------------------ */
 
 static void open_scope(ptx_reader *r)
 {
@@ -432,7 +435,8 @@ static int read_actual(ptx_reader *r, ptx_arg *list)
         if (n > 0) ptx_expect(r, ",");
         ptx_arg a = { 0 };
         read_word(r, &a);
-        if (a.kind != ARG_VARIABLE || a.variable->space != PTX_LOCAL) ptx_error(r, "a .param variable expected in a call");
+        if (a.kind != ARG_VARIABLE || a.variable->space != PTX_LOCAL)
+            ptx_error(r, "a .param variable expected in a call");
         else if (n == MAX_ARGS * 4) ptx_error(r, "too many arguments in a call");
         else list[n].offset = (int64_t)a.variable->address;
         if (r->failed) return 0;

@@ -1,13 +1,13 @@
-/* ptx_race.c: which thread wrote and read each piece of shared memory since the last barrier, and which block each piece of
- * global memory since the launch began. Two that do so with nothing between are a fault that a GPU does not tell. Two writes
- * of the same value are none; atomics and volatile accesses are not looked at. */
+/* ptx_race.c: which thread wrote and read each piece of shared memory since the last barrier, and which block each
+ * piece of global memory since the launch began. Two that do so with nothing between are a fault that a GPU does not
+ * tell. Two writes of the same value are none; atomics and volatile accesses are not looked at. */
 #include "ptx_inner.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- within a block ------------------------------------------------------------------------------------------------------- */
+/* ---- within a block ---------------------------------------------------------------------------------------------- */
 
 /* A shadow word: the epoch (barriers so far), the warp's own time since, and the thread. */
 enum { TIME = 12, WHO = (1 << TIME) - 1, MANY_OF_WARP = 1024, MANY = WHO };
@@ -38,7 +38,7 @@ static uint64_t readers(uint64_t then, uint64_t now)
 
 /* Whether a store changes what lies there, or what another lane stores in the same instruction. */
 static bool changes(const ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane,
-                    const unsigned char *host)
+                    const unsigned char *host, uint64_t origin)
 {
     for (int e = 0; e < i->n; e++) {
         const char *const values = ptx_at(g, i->v[e]);
@@ -50,7 +50,7 @@ static bool changes(const ptx_group *g, const ptx_inst *i, const uint64_t *at, p
                 by_lane = true;
                 if (memcmp(values + (size_t)ptx_first(m) * step, mine, i->bytes) != 0) return true;
             }
-        if (!by_lane && memcmp(host + at[lane] + (size_t)e * i->bytes, mine, i->bytes) != 0) return true;
+        if (!by_lane && memcmp(host + (at[lane] - origin) + (size_t)e * i->bytes, mine, i->bytes) != 0) return true;
     }
     return false;
 }
@@ -71,11 +71,10 @@ static void read_granule(ptx_group *g, const ptx_inst *i, int lane, uint64_t add
     *reader = readers(*reader, now);
 }
 
-static void write_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane, uint64_t *writer,
-                          uint64_t now)
+static void write_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane,
+                          uint64_t *writer, uint64_t now)
 {
-    const unsigned char *const host = (unsigned char *)((uintptr_t)g->run->shared - PTX_SHARED_AT);
-    if (unordered(*writer, now) && changes(g, i, at, lanes, lane, host))
+    if (unordered(*writer, now) && changes(g, i, at, lanes, lane, g->run->shared, PTX_SHARED_AT))
         report_shared(g, i, lane, at[lane], *writer, "writes what was written by");
     if (unordered(writer[1], now)) report_shared(g, i, lane, at[lane], writer[1], "writes what was read by");
     *writer = now;
@@ -89,7 +88,8 @@ int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mas
     for (ptx_mask m = lanes; m; m &= m - 1) {
         const int lane = ptx_first(m);
         const uint64_t now = stamp(g, lane);
-        if (!write && at[lane] == before && before == before_that && lane % WARP > 1) continue; /* two readers tell all */
+        if (!write && at[lane] == before && before == before_that && lane % WARP > 1)
+            continue; /* two readers tell all */
         before_that = before, before = at[lane];
         uint64_t *writer = &g->run->shared_shadow[(at[lane] - PTX_SHARED_AT) >> shift << 1];
         for (uint64_t k = 0; k < n; k++, writer += 2) {
@@ -107,9 +107,10 @@ int ptx_race_shared(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mas
     return 0;
 }
 
-/* ---- between blocks --------------------------------------------------------------------------------------------------------- */
+/* ---- between blocks ---------------------------------------------------------------------------------------------- */
 
-/* Pages of global memory that were accessed, found by hash; of each granule the last writer's and reader's block plus 1. */
+/* Pages of global memory that were accessed, found by hash; of each granule the last writer's and reader's block
+ * plus 1. */
 enum { PAGE = 4096, ALL = -1 };
 typedef struct page { uint64_t number; uint32_t *who; } page;
 struct ptx_shadow {
@@ -161,11 +162,12 @@ static int report_global(ptx_group *g, const ptx_inst *i, int lane, uint64_t add
 {
     char other[40] = "several blocks";
     if (who != (uint32_t)ALL) snprintf(other, sizeof other, "block number %u", who - 1);
-    return ptx_fail(g, i, lane, 0, "a race between blocks at address 0x%llx: %s %s", (unsigned long long)address, what, other);
+    return ptx_fail(g, i, lane, 0, "a race between blocks at address 0x%llx: %s %s", (unsigned long long)address, what,
+                    other);
 }
 
 static void global_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, int lane, uint32_t *who,
-                           bool write, const unsigned char *host)
+                           bool write, const unsigned char *host, uint64_t origin)
 {
     const uint32_t me = (uint32_t)g->run->block_number + 1;
     const bool written = who[0] && who[0] != me, read = who[1] && who[1] != me;
@@ -174,7 +176,7 @@ static void global_granule(ptx_group *g, const ptx_inst *i, const uint64_t *at, 
         who[1] = read ? (uint32_t)ALL : me;
         return;
     }
-    if (written && changes(g, i, at, lanes, lane, host))
+    if (written && changes(g, i, at, lanes, lane, host, origin))
         report_global(g, i, lane, at[lane], who[0], "writes what was written by");
     if (read) report_global(g, i, lane, at[lane], who[1], "writes what was read by");
     who[0] = me;
@@ -191,7 +193,7 @@ static bool claim(uint32_t *who, size_t n, uint32_t me, bool write)
 }
 
 int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mask lanes, size_t size, bool write,
-                    const unsigned char *host, bool row)
+                    const unsigned char *host, uint64_t origin, bool row)
 {
     ptx_run_state *const run = g->run;
     const int shift = __builtin_ctz((unsigned)run->k->granule_global);
@@ -214,7 +216,7 @@ int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mas
         uint32_t *who = base + (at[lane] % PAGE >> shift << 1);
         for (size_t k = 0; k < n; k++, who += 2) {
             if ((!who[0] || who[0] == me) && (!who[1] || who[1] == me)) who[!write] = me; /* nobody else so far */
-            else global_granule(g, i, at, lanes, lane, who, write, host);
+            else global_granule(g, i, at, lanes, lane, who, write, host, origin);
         }
     }
     return 0;

@@ -1,6 +1,6 @@
-/* ptx_run.c: ptx_run: blocks in an order of the seed's, within a block groups of LANES threads. Lanes of a group that went
- * different ways run by the lowest program counter, which brings them together again; a group runs until all of it waits at
- * barriers or has left. */
+/* ptx_run.c: ptx_run: blocks in an order of the seed's, within a block groups of LANES threads. Lanes of a group
+ * that went different ways run by the lowest program counter, which brings them together again; a group runs until
+ * all of it waits at barriers or has left. */
 #include "ptx_inner.h"
 
 #include <fenv.h>
@@ -25,9 +25,10 @@ int ptx_fail(ptx_group *g, const ptx_inst *i, int lane, int code, const char *fm
     if (code == 0) *reported = true;
     ptx_fault here = { 0 }, *const f = code == 0 ? &here : run->fault;
     const uint32_t *const block = run->l->block, t = (uint32_t)ptx_thread(g, lane);
-    const int n = snprintf(f->text, sizeof f->text, "kernel %.200s, PTX line %d, block (%u, %u, %u), thread (%u, %u, %u): ",
-                           run->k->name, i->line, run->block[0], run->block[1], run->block[2], t % block[0],
-                           t / block[0] % block[1], t / block[0] / block[1]);
+    const int n = snprintf(f->text, sizeof f->text,
+                           "kernel %.200s, PTX line %d, block (%u, %u, %u), thread (%u, %u, %u): ", run->k->name,
+                           i->line, run->block[0], run->block[1], run->block[2], t % block[0], t / block[0] % block[1],
+                           t / block[0] / block[1]);
     va_list args;
     va_start(args, fmt);
     if (n > 0 && (size_t)n < sizeof f->text) vsnprintf(f->text + n, sizeof f->text - (size_t)n, fmt, args);
@@ -37,7 +38,7 @@ int ptx_fail(ptx_group *g, const ptx_inst *i, int lane, int code, const char *fm
     return code;
 }
 
-/* ---- one instruction, lane by lane ---------------------------------------------------------------------------------------- */
+/* ---- one instruction, lane by lane ------------------------------------------------------------------------------- */
 
 const uint32_t *ptx_spread(ptx_group *g, ptx_mask lanes)
 {
@@ -104,7 +105,7 @@ static void run_some(ptx_group *g, const ptx_inst *i, ptx_mask lanes)
     ptx_write(g, i->d, d, type == 'p' ? 1 : type == 'd' || type == 'F' ? 8 : 4, lanes);
 }
 
-/* ---- ways ------------------------------------------------------------------------------------------------------------------ */
+/* ---- ways -------------------------------------------------------------------------------------------------------- */
 
 static void set_limit(ptx_group *g)
 {
@@ -228,7 +229,7 @@ static int run_group(ptx_group *g)
                     "waits for other threads of its warp, which do not come here");
 }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static void begin_block(ptx_run_state *run, uint64_t number, bool first)
 {

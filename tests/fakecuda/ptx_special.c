@@ -1,20 +1,62 @@
-/* ptx_special.c: special registers (%tid.x, …): registers like others, set for each group when a block starts; the clocks are
- * read when they are named. */
+/* ptx_special.c: special registers (%tid.x, …): registers like others, set for each group when a block starts; the
+ * clocks are read when they are named. */
 #include "ptx_inner.h"
 
 #include <string.h>
 
-enum { TID = 0, NTID = 3, CTAID = 6, NCTAID = 9, LANEID = 12, WARPID, NWARPID, SMID, NSMID, GRIDID, MASK_EQ, MASK_LE, MASK_LT,
-       MASK_GE, MASK_GT, DYNAMIC, TOTAL, CLOCK, CLOCK64, TIMER, TIMER_LOW };
-static const struct { const char *name; int number, bytes; } specials[] = {
-    { "%tid.x", TID, 4 }, { "%tid.y", TID + 1, 4 }, { "%tid.z", TID + 2, 4 }, { "%ntid.x", NTID, 4 },
-    { "%ntid.y", NTID + 1, 4 }, { "%ntid.z", NTID + 2, 4 }, { "%ctaid.x", CTAID, 4 }, { "%ctaid.y", CTAID + 1, 4 },
-    { "%ctaid.z", CTAID + 2, 4 }, { "%nctaid.x", NCTAID, 4 }, { "%nctaid.y", NCTAID + 1, 4 },
-    { "%nctaid.z", NCTAID + 2, 4 }, { "%laneid", LANEID, 4 }, { "%warpid", WARPID, 4 }, { "%nwarpid", NWARPID, 4 },
-    { "%smid", SMID, 4 }, { "%nsmid", NSMID, 4 }, { "%gridid", GRIDID, 8 }, { "%lanemask_eq", MASK_EQ, 4 },
-    { "%lanemask_le", MASK_LE, 4 }, { "%lanemask_lt", MASK_LT, 4 }, { "%lanemask_ge", MASK_GE, 4 },
-    { "%lanemask_gt", MASK_GT, 4 }, { "%dynamic_smem_size", DYNAMIC, 4 }, { "%total_smem_size", TOTAL, 4 },
-    { "%clock", CLOCK, 4 }, { "%clock64", CLOCK64, 8 }, { "%globaltimer", TIMER, 8 }, { "%globaltimer_lo", TIMER_LOW, 4 } };
+enum {
+    TID = 0,
+    NTID = 3,
+    CTAID = 6,
+    NCTAID = 9,
+    LANEID = 12,
+    WARPID,
+    NWARPID,
+    SMID,
+    NSMID,
+    GRIDID,
+    MASK_EQ,
+    MASK_LE,
+    MASK_LT,
+    MASK_GE,
+    MASK_GT,
+    DYNAMIC,
+    TOTAL,
+    CLOCK,
+    CLOCK64,
+    TIMER,
+    TIMER_LOW
+};
+static const struct { const char *name; int number, bytes;
+} specials[] = { { "%tid.x", TID, 4 },
+                 { "%tid.y", TID + 1, 4 },
+                 { "%tid.z", TID + 2, 4 },
+                 { "%ntid.x", NTID, 4 },
+                 { "%ntid.y", NTID + 1, 4 },
+                 { "%ntid.z", NTID + 2, 4 },
+                 { "%ctaid.x", CTAID, 4 },
+                 { "%ctaid.y", CTAID + 1, 4 },
+                 { "%ctaid.z", CTAID + 2, 4 },
+                 { "%nctaid.x", NCTAID, 4 },
+                 { "%nctaid.y", NCTAID + 1, 4 },
+                 { "%nctaid.z", NCTAID + 2, 4 },
+                 { "%laneid", LANEID, 4 },
+                 { "%warpid", WARPID, 4 },
+                 { "%nwarpid", NWARPID, 4 },
+                 { "%smid", SMID, 4 },
+                 { "%nsmid", NSMID, 4 },
+                 { "%gridid", GRIDID, 8 },
+                 { "%lanemask_eq", MASK_EQ, 4 },
+                 { "%lanemask_le", MASK_LE, 4 },
+                 { "%lanemask_lt", MASK_LT, 4 },
+                 { "%lanemask_ge", MASK_GE, 4 },
+                 { "%lanemask_gt", MASK_GT, 4 },
+                 { "%dynamic_smem_size", DYNAMIC, 4 },
+                 { "%total_smem_size", TOTAL, 4 },
+                 { "%clock", CLOCK, 4 },
+                 { "%clock64", CLOCK64, 8 },
+                 { "%globaltimer", TIMER, 8 },
+                 { "%globaltimer_lo", TIMER_LOW, 4 } };
 
 int32_t ptx_special(ptx_reader *r, const ptx_token *t, int *bytes)
 {

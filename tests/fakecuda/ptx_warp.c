@@ -1,10 +1,10 @@
-/* ptx_warp.c: barriers of a block and exchanges within a warp. A barrier opens when all groups wait or have left; all threads
- * must then wait at the same one. An exchange waits until the threads that it names are here. */
+/* ptx_warp.c: barriers of a block and exchanges within a warp. A barrier opens when all groups wait or have left;
+ * all threads must then wait at the same one. An exchange waits until the threads that it names are here. */
 #include "ptx_inner.h"
 
 #include <string.h>
 
-/* ---- barriers --------------------------------------------------------------------------------------------------------------- */
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
 static int count(ptx_mask m)
 {
@@ -27,7 +27,8 @@ int ptx_barrier(ptx_group *g, const ptx_inst *i, ptx_mask lanes)
 }
 
 /* How many threads wait at barrier id. *at: one of those; *other: one that waits elsewhere at it. */
-static uint32_t waiting(ptx_run_state *run, uint32_t id, const ptx_barred **at, ptx_group **group, const ptx_barred **other)
+static uint32_t waiting(ptx_run_state *run, uint32_t id, const ptx_barred **at, ptx_group **group,
+                        const ptx_barred **other)
 {
     uint32_t n = run->arrived[id];
     *at = *other = NULL;
@@ -55,7 +56,8 @@ static void reduce(ptx_run_state *run, uint32_t id)
                 const ptx_inst *const i = b->inst;
                 if (b->id != id || i->d == PTX_NONE) continue;
                 const ptx_mask p = run->isa->bits(ptx_at(g, i->c));
-                if (pass == 0) yes += (uint32_t)count((i->is_signed ? ~p : p) & b->lanes), all += (uint32_t)count(b->lanes);
+                if (pass == 0)
+                    yes += (uint32_t)count((i->is_signed ? ~p : p) & b->lanes), all += (uint32_t)count(b->lanes);
                 for (int lane = 0; lane < LANES; lane++)
                     value[lane] = yes, truth[lane] = i->mode == 2 ? yes == all : yes > 0;
                 if (pass == 1 && i->mode == 1) ptx_write(g, i->d, value, 4, b->lanes);
@@ -102,12 +104,13 @@ int ptx_barriers_open(ptx_run_state *run, bool *any)
         }
     }
     if (*any || !stuck) return 0;
-    return ptx_fail(stuck_group, stuck->inst, ptx_first(stuck->lanes), 719,
-                    "barrier %u waits for %u threads and %u are here; the others wait at different barriers or have left",
-                    stuck->id, stuck->count ? stuck->count : alive, n_stuck);
+    return ptx_fail(
+        stuck_group, stuck->inst, ptx_first(stuck->lanes), 719,
+        "barrier %u waits for %u threads and %u are here; the others wait at different barriers or have left",
+        stuck->id, stuck->count ? stuck->count : alive, n_stuck);
 }
 
-/* ---- exchanges ---------------------------------------------------------------------------------------------------------------- */
+/* ---- exchanges --------------------------------------------------------------------------------------------------- */
 
 /* The lanes that are here with those that came before them; false: they wait for more (or *status: none can come). */
 static bool together(ptx_group *g, const ptx_inst *i, ptx_mask *lanes, int *status)
@@ -126,7 +129,8 @@ static bool together(ptx_group *g, const ptx_inst *i, ptx_mask *lanes, int *stat
     for (ptx_mask m = here; m; m &= m - 1) {
         const int lane = ptx_first(m), warp = lane / WARP;
         const ptx_mask of = (ptx_mask)members[lane] << warp * WARP;
-        if (!(of >> lane & 1)) *status = ptx_fail(g, i, lane, 719, "is not in the mask 0x%x of the threads that take part", members[lane]);
+        if (!(of >> lane & 1))
+            *status = ptx_fail(g, i, lane, 719, "is not in the mask 0x%x of the threads that take part", members[lane]);
         wanted |= of;
     }
     if (*status) return false;
@@ -167,7 +171,8 @@ int ptx_shuffle(ptx_group *g, const ptx_inst *i, ptx_mask lanes)
         const int from = first + source_lane(i->mode, lane % WARP, b[lane], c[lane], &inside);
         p[lane] = inside;
         d[lane] = from >= first && lanes >> from & 1 ? a[from] : UINT32_MAX;
-        if (from < first || !(lanes >> from & 1)) ptx_fail(g, i, lane, 0, "reads lane %d, which takes no part", from - first);
+        if (from < first || !(lanes >> from & 1))
+            ptx_fail(g, i, lane, 0, "reads lane %d, which takes no part", from - first);
     }
     ptx_write(g, i->d, d, 4, lanes);
     if (i->v[1] != PTX_NONE) ptx_write(g, i->v[1], p, 1, lanes);
