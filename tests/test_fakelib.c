@@ -6,7 +6,7 @@
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/lt.h"
 
-/* ---- a product ----------------------------------------------------------------------------------------------------------- */
+/* ---- a product --------------------------------------------------------------------------------------------------- */
 
 enum { SIDE = 16, MATRIX = SIDE * SIDE * 4 };
 
@@ -34,7 +34,8 @@ static void set_up_product(void)
     CHECK(sw__lt_load(&lt) == SW_OK);
     CHECK(lt->cublasLtCreate(&x.handle) == 0);
     CHECK(lt->cublasLtMatmulDescCreate(&x.desc, SW_CUBLAS_COMPUTE_32F, SW_CUDA_R_32F) == 0);
-    CHECK(lt->cublasLtMatmulDescSetAttribute(x.desc, SW_CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) == 0);
+    CHECK(lt->cublasLtMatmulDescSetAttribute(x.desc, SW_CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) ==
+          0);
     CHECK(lt->cublasLtMatmulPreferenceCreate(&x.preference) == 0);
     prefer(SW_CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
     for (int i = SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES; i <= SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES; i++)
@@ -42,14 +43,16 @@ static void set_up_product(void)
     x.s = stream[0];
     x.bias = memory(SIDE * 4);
     OK(cu.cuMemsetD32Async(x.bias, 0, SIDE, x.s));
-    CHECK(lt->cublasLtMatmulDescSetAttribute(x.desc, SW_CUBLASLT_MATMUL_DESC_BIAS_POINTER, &x.bias, sizeof x.bias) == 0);
+    CHECK(lt->cublasLtMatmulDescSetAttribute(x.desc, SW_CUBLASLT_MATMUL_DESC_BIAS_POINTER, &x.bias, sizeof x.bias) ==
+          0);
     for (int64_t ld = SIDE; x.found.workspace == 0; ld += 4) {
         if (x.layout != NULL) CHECK(lt->cublasLtMatrixLayoutDestroy(x.layout) == 0);
         CHECK(ld < 20 * SIDE && lt->cublasLtMatrixLayoutCreate(&x.layout, SW_CUDA_R_32F, SIDE, SIDE, ld) == 0);
-        CHECK(lt->cublasLtMatmulAlgoGetHeuristic(x.handle, x.desc, x.layout, x.layout, x.layout, x.layout, x.preference, 1,
-                                                 &x.found, &n) == 0 && n == 1);
+        CHECK(lt->cublasLtMatmulAlgoGetHeuristic(x.handle, x.desc, x.layout, x.layout, x.layout, x.layout, x.preference,
+                                                 1, &x.found, &n) == 0 &&
+              n == 1);
     }
-    CUdeviceptr *const all[] = {&x.a, &x.b, &x.c};
+    CUdeviceptr *const all[] = { &x.a, &x.b, &x.c };
     for (int i = 0; i < 3; i++) {
         *all[i] = memory(20 * MATRIX);
         OK(cu.cuMemsetD32Async(*all[i], 0, 20 * MATRIX / 4, x.s));
@@ -61,7 +64,8 @@ static int begin_product(void)
 {
     static const float one = 1, zero = 0;
     return lt->cublasLtMatmul(x.handle, x.desc, &one, (void *)x.a, x.layout, (void *)x.b, x.layout, &zero, (void *)x.c,
-                              x.layout, (void *)x.c, x.layout, &x.found.algo, (void *)x.workspace, x.found.workspace, x.s);
+                              x.layout, (void *)x.c, x.layout, &x.found.algo, (void *)x.workspace, x.found.workspace,
+                              x.s);
 }
 
 static int multiply(void)
@@ -77,7 +81,7 @@ static void tear_down_product(void)
     CHECK(lt->cublasLtMatmulPreferenceDestroy(x.preference) == 0);
     CHECK(lt->cublasLtMatmulDescDestroy(x.desc) == 0);
     CHECK(lt->cublasLtDestroy(x.handle) == 0);
-    const CUdeviceptr all[] = {x.a, x.b, x.c, x.bias, x.workspace};
+    const CUdeviceptr all[] = { x.a, x.b, x.c, x.bias, x.workspace };
     for (size_t i = 0; i < SW_COUNT(all); i++)
         if (all[i] != 0) OK(cu.cuMemFree(all[i]));
     tear_down_fake();
@@ -135,8 +139,8 @@ static void misfit(void)
     int n = 0;
     set_up_product();
     CHECK(lt->cublasLtMatrixLayoutCreate(&other, SW_CUDA_R_32F, SIDE, SIDE + 1, SIDE) == 0);
-    CHECK(lt->cublasLtMatmulAlgoGetHeuristic(x.handle, x.desc, other, x.layout, x.layout, x.layout, x.preference, 1, &x.found,
-                                             &n) != 0);
+    CHECK(lt->cublasLtMatmulAlgoGetHeuristic(x.handle, x.desc, other, x.layout, x.layout, x.layout, x.preference, 1,
+                                             &x.found, &n) != 0);
 }
 
 static void attribute_size(void)
@@ -204,7 +208,7 @@ static void test_products(void **state)
     expect_report("", handle_twice, "is no cublasLt handle");
 }
 
-/* ---- a convolution ------------------------------------------------------------------------------------------------------- */
+/* ---- a convolution ----------------------------------------------------------------------------------------------- */
 
 static const sw__cudnn_api *dnn;
 static struct convolution {
@@ -218,7 +222,8 @@ static struct convolution {
 
 static sw__cudnn_tensor image(int64_t n, int64_t c, int64_t size)
 {
-    return (sw__cudnn_tensor){.align = 16, .dim = {n, c, size, size}, .stride = {c * size * size, 1, size * c, c}};
+    return (
+        sw__cudnn_tensor){ .align = 16, .dim = { n, c, size, size }, .stride = { c * size * size, 1, size * c, c } };
 }
 
 static void set_up_convolution(void)
@@ -228,9 +233,17 @@ static void set_up_convolution(void)
     CHECK(sw__cudnn_load(&dnn) == SW_OK);
     CHECK(dnn->cudnnCreate(&v.handle) == 0 && dnn->cudnnSetStream(v.handle, stream[0]) == 0);
     CHECK(sw__cudnn_device_of(dnn, v.handle, &v.device) == SW_OK);
-    v.problem = (sw__cudnn_problem){.kind = SW_CUDNN_FORWARD, .nd = 2, .type = SW_F32, .x = image(2, 8, 6),
-                                    .w = image(8, 8, 3), .y = image(2, 8, 6), .pre = {1, 1}, .post = {1, 1}, .stride = {1, 1},
-                                    .dilation = {1, 1}, .most = 1 << 26};
+    v.problem = (sw__cudnn_problem){ .kind = SW_CUDNN_FORWARD,
+                                     .nd = 2,
+                                     .type = SW_F32,
+                                     .x = image(2, 8, 6),
+                                     .w = image(8, 8, 3),
+                                     .y = image(2, 8, 6),
+                                     .pre = { 1, 1 },
+                                     .post = { 1, 1 },
+                                     .stride = { 1, 1 },
+                                     .dilation = { 1, 1 },
+                                     .most = 1 << 26 };
     CHECK(sw__cudnn_choose(dnn, v.device, &v.problem, &v.plan) == SW_OK);
     for (int i = 0; i < 4; i++) {
         const size_t bytes = i < 3 ? 2 * 8 * 6 * 6 * 4 : SW_MAX(v.plan.workspace, (size_t)256);
@@ -243,7 +256,7 @@ static void set_up_convolution(void)
 
 static int convolve(void)
 {
-    sw__cudnn_make m = {.api = dnn, .st = SW_OK};
+    sw__cudnn_make m = { .api = dnn, .st = SW_OK };
     v.pack = sw__cudnn_new(&m, SW_CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     sw__cudnn_set(&m, v.pack, SW_CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, SW_CUDNN_TYPE_INT64, v.n, v.id);
     sw__cudnn_set(&m, v.pack, SW_CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, SW_CUDNN_TYPE_VOID_PTR, v.n, v.at);
@@ -328,16 +341,16 @@ static void other_context(void)
 /* Two tensors of one id: the library takes it for one tensor. */
 static void same_id(void)
 {
-    const int64_t dims[4] = {1, 8, 1, 1}, strides[4] = {8, 1, 1, 1}, id = 7, align = 4;
+    const int64_t dims[4] = { 1, 8, 1, 1 }, strides[4] = { 8, 1, 1, 1 }, id = 7, align = 4;
     const int32_t type = SW_CUDNN_DATA_FLOAT, mode = SW_CUDNN_POINTWISE_ADD;
     set_up_convolution();
-    sw__cudnn_make m = {.api = dnn, .st = SW_OK};
+    sw__cudnn_make m = { .api = dnn, .st = SW_OK };
     void *t[3], *op, *graph, *what = sw__cudnn_new(&m, SW_CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     sw__cudnn_set(&m, what, SW_CUDNN_ATTR_POINTWISE_MODE, SW_CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     sw__cudnn_set(&m, what, SW_CUDNN_ATTR_POINTWISE_MATH_PREC, SW_CUDNN_TYPE_DATA_TYPE, 1, &type);
     sw__cudnn_finish(&m, what);
     for (int i = 0; i < 3; i++) {
-        const int64_t own = i == 2 ? 9 : id, wide[4] = {i == 1 ? 1 : 4, 8, 1, 1};
+        const int64_t own = i == 2 ? 9 : id, wide[4] = { i == 1 ? 1 : 4, 8, 1, 1 };
         t[i] = sw__cudnn_new(&m, SW_CUDNN_BACKEND_TENSOR_DESCRIPTOR);
         sw__cudnn_set(&m, t[i], SW_CUDNN_ATTR_TENSOR_DATA_TYPE, SW_CUDNN_TYPE_DATA_TYPE, 1, &type);
         sw__cudnn_set(&m, t[i], SW_CUDNN_ATTR_TENSOR_DIMENSIONS, SW_CUDNN_TYPE_INT64, 4, i == 1 ? dims : wide);
@@ -376,6 +389,6 @@ static void test_convolutions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions)};
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
