@@ -281,6 +281,22 @@ static void help_head(FILE *f, const char *title)
     fprintf(f, "\n%s%s%s\n", cli_paint(f, CLI_BOLD), title, cli_paint(f, CLI_PLAIN));
 }
 
+/* Few choices as a|b|c; many as words that can be wrapped. */
+static const char *list_choices(const char *choices, char *out, size_t size)
+{
+    size_t n = 0;
+    for (const char *p = choices; *p != '\0' && n + 3 < size; p++) {
+        if (*p == '|' && strlen(choices) > 50) {
+            out[n++] = ',';
+            out[n++] = ' ';
+        } else {
+            out[n++] = *p;
+        }
+    }
+    out[n] = '\0';
+    return out;
+}
+
 static void help_keys(FILE *f)
 {
     static const char *const values[] = { [SW_KEY_BOOL] = "BOOL", [SW_KEY_INT] = "N",       [SW_KEY_NUMBER] = "X",
@@ -288,14 +304,15 @@ static void help_keys(FILE *f)
     const char *group = "";
     for (int k = 0; k < SW_KEY_COUNT; k++) {
         const sw_key_info *const key = sw_config_about((sw_key)k);
-        char title[96], tail[256];
+        char title[96], tail[512];
         if (strcmp(group, key->group) != 0) {
             group = key->group;
             snprintf(title, sizeof title, "Keys: %s", group);
             help_head(f, title);
         }
-        const char *const choices =
-            key->type == SW_KEY_CHOICE && strchr(key->choices, '|') != NULL ? key->choices : NULL;
+        char choices_text[256];
+        const char *const choices = key->type == SW_KEY_CHOICE && strchr(key->choices, '|') != NULL
+                                        ? list_choices(key->choices, choices_text, sizeof choices_text) : NULL;
         snprintf(tail, sizeof tail, "%s%s%s%s%s", choices != NULL ? ": " : "", choices != NULL ? choices : "",
                  *key->fallback != '\0' ? " [" : "", key->fallback, *key->fallback != '\0' ? "]" : "");
         help_line(f, key->name, values[key->type], key->help, tail);

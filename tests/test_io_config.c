@@ -43,7 +43,7 @@ static void defaults(void **state)
     assert_int_equal(sw_config_int(c, SW_KEY_EPOCHS), 20);
     assert_true(sw_config_number(c, SW_KEY_VAL_SPLIT) == 0.1);
     assert_true(sw_config_bool(c, SW_KEY_SHUFFLE));
-    assert_true(sw_config_pair(c, SW_KEY_BETAS, 1) == 0.999);
+    assert_true(sw_config_is_auto(c, SW_KEY_BETAS));
     assert_true(sw_config_is_auto(c, SW_KEY_LR));
     assert_true(sw_config_number(c, SW_KEY_LR) == 0);
     assert_int_equal(sw_config_int(c, SW_KEY_LR), 0); /* another type */
@@ -272,10 +272,12 @@ static void json(void **state)
     sw_config *const c = config();
     OK(sw_config_set(c, "name", "a \"b\""));
     OK(sw_config_set(c, "lr", "0.05"));
+    OK(sw_config_set(c, "betas", "0.9,0.99"));
+    OK(sw_config_set(c, "eps", "1e-8"));
     const char *text;
     OK(sw_config_json(c, &text));
     static const char *const holds[] = { "\"epochs\":20",         "\"lr\":0.05",      "\"name\":\"a \\\"b\\\"\"",
-                                         "\"betas\":[0.9,0.999]", "\"shuffle\":true", "\"threads\":\"auto\"",
+                                         "\"betas\":[0.9,0.99]", "\"shuffle\":true", "\"threads\":\"auto\"",
                                          "\"eps\":1e-08" };
     for (size_t i = 0; i < SW_COUNT(holds); i++) {
         if (strstr(text, holds[i]) == NULL) fail_msg("%s is not in %s", holds[i], text);

@@ -93,20 +93,43 @@ SW_API const sw_model_info *sw_model_list(void);
 
 /* ---- optimisers --------------------------------------------------------------------------------------------------------- */
 
-typedef enum sw_optimizer_kind { SW_SGD = 0, SW_ADAM, SW_ADAMW } sw_optimizer_kind;
-/* Definitions are torch.optim's; each formula stands in src/nn/optim.c. */
+typedef enum sw_optimizer_kind {
+    SW_SGD = 0, SW_ADAM, SW_ADAMW, SW_NADAM, SW_RADAM, SW_RMSPROP, SW_ADAGRAD, SW_ADADELTA, SW_ADAMAX, SW_LION, SW_LAMB,
+    SW_OPTIMIZER_COUNT
+} sw_optimizer_kind;
+SW_API const char *sw_optimizer_name(sw_optimizer_kind kind); /* "adamw"; NULL if there is no such kind */
+
+/* Parameters that are treated otherwise: those whose names have the pattern (fnmatch: "*.bias", "layer1.*"). */
+typedef struct sw_param_group {
+    const char *pattern;
+    double lr_scale;     /* 0: 1; SW_ZERO: 0 */
+    double weight_decay; /* 0: the optimiser's; SW_ZERO: none */
+    bool frozen;         /* not learnt: no gradient, no state */
+} sw_param_group;
+#define SW_MAX_PARAM_GROUPS 15
+
+/* Definitions are torch.optim's (lion: Chen et al. 2023, lamb: You et al. 2020); the formulas stand in
+ * src/nn/optim_rules.c. */
 typedef struct sw_optimizer {
     sw_optimizer_kind kind;
-    double lr;             /* 0: sgd 0.05, others 1e-3 */
-    double momentum;       /* sgd; 0: none */
+    double lr;             /* 0: sgd 0.05, nadam and adamax 2e-3, rmsprop and adagrad 1e-2, adadelta 1, lion 1e-4, others 1e-3 */
+    double momentum;       /* sgd, rmsprop; 0: none */
     bool nesterov;         /* sgd */
     double dampening;      /* sgd */
-    double betas[2];       /* adam, adamw; 0: 0.9, 0.999 */
-    double eps;            /* 0: 1e-8 */
-    double weight_decay;   /* 0: adamw 0.01, others none; SW_ZERO: none */
+    double betas[2];       /* the adams, lion, lamb; 0: 0.9, 0.999 (lion 0.99) */
+    double eps;            /* 0: 1e-8; adagrad 1e-10, adadelta and lamb 1e-6 */
+    double weight_decay;   /* 0: adamw 0.01, others none; SW_ZERO: none. adamw, lion and lamb take it out of the gradient */
     bool decay_matrices;   /* weight decay only on parameters of two or more dimensions (not on biases and norms) */
     double clip_norm;      /* > 0: gradients are scaled to at most this L2 norm over all of them */
     bool skip_nonfinite;   /* a step whose loss is NaN or infinite leaves parameters and moments as they were */
+    double alpha;          /* rmsprop 0.99, adadelta (there called rho) 0.9: share of the old mean square */
+    bool centered;         /* rmsprop: by the variance */
+    bool amsgrad;          /* adam, adamw */
+    double lr_decay;       /* adagrad */
+    double momentum_decay; /* nadam; 0: 4e-3 */
+    double clip_value;     /* > 0: each element of the gradients between -clip_value and it; before clip_norm */
+    const sw_param_group *groups; /* the first whose pattern fits counts; must live while graphs are made */
+    int n_groups;
 } sw_optimizer;
 #define sw_sgd(...) ((sw_optimizer){.kind = SW_SGD, __VA_ARGS__})
 #define sw_adam(...) ((sw_optimizer){.kind = SW_ADAM, __VA_ARGS__})
@@ -116,7 +139,7 @@ typedef struct sw_optimizer {
  * exist only where the optimiser needs them. */
 #define SW_INPUT_LR "lr"
 #define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t; sgd with dampening: the gradient's weight */
-#define SW_INPUT_BIAS2 "bias_correction2"
+#define SW_INPUT_BIAS2 "bias_correction2" /* adam: 1 - beta2^t; others: see sw_optimizer_scalars */
 
 /* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
  * One flat update for each group of parameters (decayed or not). frozen: may be NULL. Outputs added: "grad_norm" if
@@ -127,16 +150,27 @@ SW_API void sw_optimizer_scalars(const sw_optimizer *o, int64_t t, double lr, do
 /* The options with every default filled in: what is printed and saved. */
 SW_API sw_optimizer sw_optimizer_resolved(const sw_optimizer *o);
 
-typedef enum sw_schedule_kind { SW_SCHEDULE_CONSTANT = 0, SW_SCHEDULE_STEP, SW_SCHEDULE_COSINE, SW_SCHEDULE_LINEAR } sw_schedule_kind;
+typedef enum sw_schedule_kind {
+    SW_SCHEDULE_CONSTANT = 0, SW_SCHEDULE_STEP, SW_SCHEDULE_COSINE, SW_SCHEDULE_LINEAR, SW_SCHEDULE_MULTISTEP,
+    SW_SCHEDULE_EXPONENTIAL, SW_SCHEDULE_POLYNOMIAL, SW_SCHEDULE_RESTARTS, SW_SCHEDULE_ONECYCLE
+} sw_schedule_kind;
+SW_API const char *sw_schedule_name(sw_schedule_kind kind); /* "cosine"; NULL if there is no such kind */
+#define SW_MAX_MILESTONES 16
 typedef struct sw_schedule {
     sw_schedule_kind kind;
-    int64_t warmup;     /* steps: lr (s + 1) / warmup while s < warmup */
-    int64_t total;      /* steps in all: cosine and linear end here */
+    int64_t warmup;     /* steps: lr (s + 1) / warmup while s < warmup; not with onecycle */
+    int64_t total;      /* steps in all: cosine, linear, polynomial and onecycle end here */
     double min_lr;
-    int64_t step_size;  /* step: multiplied by gamma every so many steps */
-    double gamma;       /* step; 0: 0.1 */
+    int64_t step_size;  /* step: multiplied by gamma every so many steps; exponential: gamma is for so many (0: 1);
+                           restarts: length of the first period */
+    double gamma;       /* step, multistep; 0: 0.1; exponential; 0: 0.95 */
+    double power;       /* polynomial; 0: 1 */
+    double growth;      /* restarts: each period is so many times as long as the one before; 0: 1 */
+    int64_t milestones[SW_MAX_MILESTONES]; /* multistep: multiplied by gamma at each */
+    int n_milestones;
 } sw_schedule;
-/* Learning rate of step s. cosine: min + (lr - min)/2 (1 + cos(pi (s - warmup)/(total - warmup))). */
+/* Learning rate of step s. cosine: min + (lr - min)/2 (1 + cos(pi (s - warmup)/(total - warmup))); the others stand in
+ * src/nn/schedule.c. */
 SW_API double sw_schedule_lr(const sw_schedule *schedule, double lr, int64_t s);
 
 #ifdef __cplusplus

@@ -95,14 +95,14 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_OPTIMIZER] = {
         .info = { .name = "optimizer", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "adamw",
-                  .choices = "adamw|adam|sgd",
+                  .choices = "adamw|adam|sgd|nadam|radam|rmsprop|adagrad|adadelta|adamax|lion|lamb",
                   .help = "update rule" },
-        .later = "rmsprop|lamb|lion|adagrad",
     },
     [SW_KEY_LR] = {
         .info = { .name = "lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
                   .most = 1e6, .may_be_auto = true,
-                  .help = "learning rate, at its highest; auto: 1e-3, sgd 0.05" },
+                  .help = "learning rate, at its highest; auto: 1e-3, sgd 0.05, rmsprop and adagrad 0.01, adadelta 1, nadam "
+                          "and adamax 2e-3, lion 1e-4" },
         .later = "find",
     },
     [SW_KEY_WEIGHT_DECAY] = {
@@ -121,9 +121,9 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "largest L2 norm of all gradients together; 0: off" },
     },
     [SW_KEY_MOMENTUM] = {
-        .info = { .name = "momentum", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.9", .least = 0,
-                  .most = 1,
-                  .help = "momentum of sgd" },
+        .info = { .name = "momentum", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
+                  .most = 1, .may_be_auto = true,
+                  .help = "momentum of sgd and rmsprop; auto: sgd 0.9, rmsprop none" },
         .most_open = true,
     },
     [SW_KEY_NESTEROV] = {
@@ -132,22 +132,23 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .alone = "true",
     },
     [SW_KEY_BETAS] = {
-        .info = { .name = "betas", .group = "optimisation", .type = SW_KEY_PAIR, .fallback = "0.9,0.999", .least = 0,
-                  .most = 1,
-                  .help = "decay of adam's two moments" },
+        .info = { .name = "betas", .group = "optimisation", .type = SW_KEY_PAIR, .fallback = "auto", .least = 0,
+                  .most = 1, .may_be_auto = true,
+                  .help = "decay of the two moments of adam and its kin; auto: 0.9,0.999, lion 0.9,0.99" },
         .most_open = true,
     },
     [SW_KEY_EPS] = {
-        .info = { .name = "eps", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "1e-8", .least = 0,
-                  .most = 1,
-                  .help = "what adam adds to the root of the second moment" },
+        .info = { .name = "eps", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
+                  .most = 1, .may_be_auto = true,
+                  .help = "what adam and its kin add to the root of the second moment; auto: 1e-8, adagrad 1e-10, adadelta "
+                          "and lamb 1e-6" },
         .least_open = true,
     },
     [SW_KEY_SCHEDULE] = {
         .info = { .name = "schedule", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "cosine",
-                  .choices = "cosine|constant|step",
+                  .choices = "cosine|constant|step|linear|exponential|polynomial|restarts|onecycle",
                   .help = "how the learning rate goes after the warm-up" },
-        .later = "linear|onecycle|plateau",
+        .later = "plateau|multistep",
     },
     [SW_KEY_WARMUP] = {
         .info = { .name = "warmup", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.05", .least = 0,
@@ -162,13 +163,24 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_STEP_SIZE] = {
         .info = { .name = "step_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 1,
                   .most = EXACT,
-                  .help = "epochs between two cuts of the step schedule" },
+                  .help = "epochs between two cuts of the step schedule; of the first period of restarts" },
     },
     [SW_KEY_GAMMA] = {
-        .info = { .name = "gamma", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.1", .least = 0,
-                  .most = 1,
-                  .help = "factor of a cut of the step schedule" },
+        .info = { .name = "gamma", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
+                  .most = 1, .may_be_auto = true,
+                  .help = "factor of a cut of the step schedule, of an epoch of the exponential one; auto: 0.1, 0.95" },
         .least_open = true,
+    },
+    [SW_KEY_POWER] = {
+        .info = { .name = "power", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "2", .least = 0,
+                  .most = 100,
+                  .help = "exponent of the polynomial schedule" },
+        .least_open = true,
+    },
+    [SW_KEY_GROWTH] = {
+        .info = { .name = "growth", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "2", .least = 1,
+                  .most = 1000,
+                  .help = "how many times as long each period of the restarts schedule is as the one before" },
     },
     [SW_KEY_MONITOR] = {
         .info = { .name = "monitor", .group = "control", .type = SW_KEY_CHOICE, .fallback = "val_loss",

@@ -216,7 +216,7 @@ sw_status sw_config_yaml(sw_config *c, const char **out)
         const char *const text = c->values[k].text;
         if (sw__keys[k].how) continue;
         sw__text_add(t, "%s: ", info->name);
-        if (info->type == SW_KEY_PAIR) {
+        if (info->type == SW_KEY_PAIR && !c->values[k].is_auto) {
             const char *const comma = strchr(text, ',');
             const int first = comma != NULL ? (int)(comma - text) : 0;
             sw__text_add(t, "[%.*s, %s]", first, text, text + first + 1 + strspn(text + first + 1, " "));

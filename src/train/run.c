@@ -172,22 +172,43 @@ static double exactly(double v)
     return v == 0 ? SW_ZERO : v;
 }
 
+static sw_status choose(run *r, sw_key k, const char *fmt, double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, fmt, value);
+    return sw_config_is_auto(r->c, k) ? sw_config_choose(r->c, k, text) : SW_OK;
+}
+
+/* What is auto is left to the optimiser: Lion's betas are not Adam's. */
 static sw_optimizer optimizer_of(const sw_config *c)
 {
-    static const struct { const char *name; sw_optimizer_kind kind; } kinds[] = {
-        {"sgd", SW_SGD}, {"adam", SW_ADAM}, {"adamw", SW_ADAMW}};
     sw_optimizer o = {0};
-    for (size_t i = 0; i < SW_COUNT(kinds); i++)
-        if (strcmp(kinds[i].name, sw_config_text(c, SW_KEY_OPTIMIZER)) == 0) o.kind = kinds[i].kind;
+    for (int k = 0; k < SW_OPTIMIZER_COUNT; k++)
+        if (strcmp(sw_optimizer_name((sw_optimizer_kind)k), sw_config_text(c, SW_KEY_OPTIMIZER)) == 0)
+            o.kind = (sw_optimizer_kind)k;
+    const bool sgd = o.kind == SW_SGD;
     if (!sw_config_is_auto(c, SW_KEY_LR)) o.lr = exactly(sw_config_number(c, SW_KEY_LR));
-    o.momentum = o.kind == SW_SGD ? exactly(sw_config_number(c, SW_KEY_MOMENTUM)) : 0;
-    o.nesterov = o.kind == SW_SGD && sw_config_bool(c, SW_KEY_NESTEROV);
-    for (int i = 0; i < 2; i++) o.betas[i] = exactly(sw_config_pair(c, SW_KEY_BETAS, i));
-    o.eps = sw_config_number(c, SW_KEY_EPS);
+    if (sgd && sw_config_is_auto(c, SW_KEY_MOMENTUM)) o.momentum = 0.9;
+    else if (sgd || (o.kind == SW_RMSPROP && !sw_config_is_auto(c, SW_KEY_MOMENTUM)))
+        o.momentum = exactly(sw_config_number(c, SW_KEY_MOMENTUM));
+    o.nesterov = sgd && sw_config_bool(c, SW_KEY_NESTEROV);
+    for (int i = 0; i < 2 && !sw_config_is_auto(c, SW_KEY_BETAS); i++) o.betas[i] = exactly(sw_config_pair(c, SW_KEY_BETAS, i));
+    if (!sw_config_is_auto(c, SW_KEY_EPS)) o.eps = sw_config_number(c, SW_KEY_EPS);
     o.weight_decay = exactly(sw_config_number(c, SW_KEY_WEIGHT_DECAY));
     o.decay_matrices = strcmp(sw_config_text(c, SW_KEY_DECAY_ON), "matrices") == 0;
     o.clip_norm = sw_config_number(c, SW_KEY_CLIP_GRAD);
     return sw_optimizer_resolved(&o);
+}
+
+/* Every effective key stands in config.yaml: what the optimiser chose, too. */
+static sw_status note_chosen(run *r, const sw_optimizer *o)
+{
+    char betas[64];
+    snprintf(betas, sizeof betas, "%.17g,%.17g", o->betas[0], o->betas[1]);
+    SW_TRY(choose(r, SW_KEY_LR, "%.17g", o->lr));
+    SW_TRY(choose(r, SW_KEY_MOMENTUM, "%.17g", o->momentum));
+    SW_TRY(choose(r, SW_KEY_EPS, "%.17g", o->eps));
+    return sw_config_is_auto(r->c, SW_KEY_BETAS) ? sw_config_choose(r->c, SW_KEY_BETAS, betas) : SW_OK;
 }
 
 static int64_t epoch_steps(const run *r)
@@ -198,17 +219,18 @@ static int64_t epoch_steps(const run *r)
 
 static sw_schedule schedule_of(const run *r)
 {
-    static const struct { const char *name; sw_schedule_kind kind; } kinds[] = {
-        {"constant", SW_SCHEDULE_CONSTANT}, {"step", SW_SCHEDULE_STEP}, {"cosine", SW_SCHEDULE_COSINE},
-        {"linear", SW_SCHEDULE_LINEAR}};
     sw_schedule s = {0};
-    for (size_t i = 0; i < SW_COUNT(kinds); i++)
-        if (strcmp(kinds[i].name, sw_config_text(r->c, SW_KEY_SCHEDULE)) == 0) s.kind = kinds[i].kind;
+    for (int k = 0; sw_schedule_name((sw_schedule_kind)k) != NULL; k++)
+        if (strcmp(sw_schedule_name((sw_schedule_kind)k), sw_config_text(r->c, SW_KEY_SCHEDULE)) == 0)
+            s.kind = (sw_schedule_kind)k;
     s.total = r->total_steps;
     s.warmup = (int64_t)llround(sw_config_number(r->c, SW_KEY_WARMUP) * (double)s.total);
     s.min_lr = sw_config_number(r->c, SW_KEY_MIN_LR);
     s.step_size = sw__steps_of(sw_config_int(r->c, SW_KEY_STEP_SIZE), epoch_steps(r));
-    s.gamma = sw_config_number(r->c, SW_KEY_GAMMA);
+    if (s.kind == SW_SCHEDULE_EXPONENTIAL) s.step_size = epoch_steps(r);
+    if (!sw_config_is_auto(r->c, SW_KEY_GAMMA)) s.gamma = sw_config_number(r->c, SW_KEY_GAMMA);
+    s.power = sw_config_number(r->c, SW_KEY_POWER);
+    s.growth = sw_config_number(r->c, SW_KEY_GROWTH);
     return s;
 }
 
@@ -223,13 +245,6 @@ static sw_loss_fn loss_of(const sw_config *c)
 {
     const char *name = sw_config_text(c, SW_KEY_LOSS);
     return strcmp(name, "cross_entropy") == 0 ? sw_cross_entropy : strcmp(name, "mse") == 0 ? sw_mse : NULL;
-}
-
-static sw_status choose(run *r, sw_key k, const char *fmt, double value)
-{
-    char text[64];
-    snprintf(text, sizeof text, fmt, value);
-    return sw_config_is_auto(r->c, k) ? sw_config_choose(r->c, k, text) : SW_OK;
 }
 
 /* Starting weights from a file: of a golden or benchmark file ("init.…"), or a model's own. */
@@ -284,7 +299,7 @@ static sw_status make_trainer(run *r)
     if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", o.model_name, shape);
     SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
-    return choose(r, SW_KEY_LR, "%.17g", o.optimizer.lr);
+    return note_chosen(r, &o.optimizer);
 }
 
 static int64_t count_parameters(sw_params *p)

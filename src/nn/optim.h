@@ -1,0 +1,33 @@
+/* optim.h: what optim.c (the graph around an update) and optim_rules.c (the updates) share. Inside nn/. */
+#ifndef SW_NN_OPTIM_H
+#define SW_NN_OPTIM_H
+
+#include "graph/graph.h"
+#include "swoop/nn.h"
+
+/* Parameters that are treated alike as one flat tensor: values, gradients, and what the update needs. */
+typedef struct sw__flat {
+    sw_graph *g;
+    const sw_optimizer *o; /* resolved */
+    uint32_t group;        /* the variables' packed group */
+    const sw_t *params;    /* the n parameters in it */
+    uint32_t n;
+    sw_t p, grad;          /* flat */
+    sw_t lr, bias1, bias2; /* scalars; invalid where the rule reads none */
+    sw_t good;             /* skip_nonfinite: the loss is finite (bool scalar); else invalid */
+    double decay;
+} sw__flat;
+
+/* The scalars that the host gives before step t = 0, 1, …: in: the schedule's lr; out: what the rule reads. */
+typedef struct sw__scalars { double lr, bias1, bias2; } sw__scalars;
+
+typedef struct sw__rule {
+    const char *name; /* "adamw", as in run files */
+    void (*update)(const sw__flat *f);
+    void (*scalars)(const sw_optimizer *o, int64_t t, sw__scalars *s); /* NULL: lr as it is */
+    bool bias1, bias2;                                                 /* reads them */
+    sw_optimizer defaults; /* where 0 stands for something else */
+} sw__rule;
+extern const sw__rule sw__rules[SW_OPTIMIZER_COUNT];
+
+#endif
