@@ -18,8 +18,10 @@ enum { OLDEST = 120000 };
 static void find(void *handle, const char *name, void *pointer, size_t size)
 {
     void *const symbol = dlsym(handle, name);
-    if (symbol != NULL) memcpy(pointer, &symbol, size);
-    else snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
+    if (symbol != NULL)
+        memcpy(pointer, &symbol, size);
+    else
+        snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
 }
 
 static void *open_library(void)
@@ -45,7 +47,8 @@ static void load(void)
     if (*failure != '\0') return;
     const size_t version = api.cublasLtGetVersion();
     if (version < OLDEST)
-        snprintf(failure, sizeof failure, "cuBLASLt %zu.%zu is too old: " INSTALL, version / 10000, version / 100 % 100);
+        snprintf(failure, sizeof failure, "cuBLASLt %zu.%zu is too old: " INSTALL, version / 10000,
+                 version / 100 % 100);
 }
 
 sw_status sw__lt_load(const sw__lt_api **out)
