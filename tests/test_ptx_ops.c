@@ -12,6 +12,7 @@
 
 /* timeout: 1200 */
 /* uses: fakeptx */
+/* needs: GPU */
 
 /* ---- device memory: each buffer at an address of its own --------------------------------------------------------- */
 
