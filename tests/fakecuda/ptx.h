@@ -13,8 +13,8 @@ typedef struct ptx_module ptx_module;
 typedef struct ptx_kernel ptx_kernel;
 
 /* Where and why a kernel was stopped; code: the CUresult that a GPU gives (700 illegal address, 716 misaligned address,
- * 719 launch failure, 702 hang; 1: a block of a size that the kernel is not made for, 2: no host memory); a fault that a
- * GPU does not report (a race) has code 0, comes once of each instruction, and the kernel goes on. text names kernel,
+ * 719 launch failure, 702 hang; 1: a block of a size that the kernel is not made for, 2: no host memory); a fault that
+ * a GPU does not report (a race) has code 0, comes once of each instruction, and the kernel goes on. text names kernel,
  * PTX line, block, thread, address. */
 typedef struct ptx_fault { int code; char text[480]; } ptx_fault;
 
