@@ -108,6 +108,7 @@ static void one_product(bench *x, const product_case *c)
     if (run_op(x, &r)) {
         int64_t at[4] = { 0 };
         const bool by_library = strstr(r.note, "cuBLASLt") != NULL;
+        if (x->any) fprintf(stderr, "%s by %s\n", c->name, r.note);
         if (!x->any && by_library == (c->own || x->no_library)) problem(x, "%s: planned as '%s'", c->name, r.note);
         for (int64_t i = 0; i < points(&t[n]); i++) {
             place_of(&t[n], i, at);
@@ -271,6 +272,7 @@ static void one_conv(bench *x, const conv_case *c, sw__op op)
     op_run r = { .op = op, .attr = &attr, .name = name, .n_in = n, .t = t };
     const meeting m = { .c = c, .op = op, .x = &t[0], .w = &t[1], .y = op == SW_OP_CONV_GRAD_X ? &t[0] : &t[1] };
     if (run_op(x, &r)) {
+        if (x->any) fprintf(stderr, "%s by %s\n", name, r.note);
         if (!x->any && (strstr(r.note, "cuDNN") != NULL) == x->no_library)
             problem(x, "%s: planned as '%s'", name, r.note);
         for (int64_t i = 0; i < points(&t[n]); i++) {
@@ -315,13 +317,15 @@ static void test_convolutions_tf32(void **state)
 
 /* ---- libraries that are missing, old, or refuse ------------------------------------------------------------------ */
 
-/* In a process of its own: everything again, and how many ops were not taken. */
+/* In a process of its own: everything again, and how many ops were not taken. what: "any", or which of p (products) and
+ * c (convolutions) are expected of our kernels. */
 static int child(const char *what)
 {
     bench x = bench_open(false);
-    x.no_library = strcmp(what, "none") == 0;
-    x.any = strcmp(what, "some") == 0;
+    x.any = strcmp(what, "any") == 0;
+    x.no_library = strchr(what, 'p') != NULL;
     all_products(&x);
+    x.no_library = strchr(what, 'c') != NULL;
     if (x.has_cudnn) all_convs(&x);
     fprintf(stderr, "refused %llu\n", (unsigned long long)bench_cu(&x)->gpu.refused);
     return bench_close(&x) == 0 ? 0 : 1;
@@ -358,24 +362,27 @@ static long refused(void)
     return strtol(at + 8, NULL, 10);
 }
 
-static void expect_none(const char *variables, const char *says)
+static void expect_without(const char *variables, const char *what, const char *says)
 {
-    const int most = (int)(SW_COUNT(products) + 3 * SW_COUNT(convs));
-    run_child(variables, "none");
+    const bool p = strchr(what, 'p') != NULL, c = strchr(what, 'c') != NULL;
+    const int n_products = p ? (int)SW_COUNT(products) : 1; /* one is refused in any case */
+    run_child(variables, what);
     if (strstr(said, says) == NULL) fail_msg("%s: no '%s' in\n%s", variables, says, said);
-    assert_int_equal(count_of(said, "products of matrices run on swoop's own kernels"), 1);
-    assert_int_equal(count_of(said, "convolutions run on swoop's own kernels"), 1);
-    assert_int_equal(refused(), most);
+    assert_int_equal(count_of(said, "products of matrices run on swoop's own kernels"), p);
+    assert_int_equal(count_of(said, "convolutions run on swoop's own kernels"), c);
+    assert_int_equal(refused(), n_products + (c ? 3 * (int)SW_COUNT(convs) : 0));
 }
 
 static void test_absent(void **state)
 {
     (void)state;
     if (access(SWOOP_FAKECUDA "/libcudnn.so.9", R_OK) != 0) skip();
-    expect_none("SWOOP_CUBLASLT_LIBRARY=libnone.so SWOOP_CUDNN_LIBRARY=libnone.so", "install cuDNN 9");
-    expect_none("FAKECUDA_CUBLASLT=110000 FAKECUDA_CUDNN_VERSION=90100", "cuDNN 9.1.0, but 9.8");
-    expect_none("FAKECUDA_FAIL=cublasLtCreate:1:1,cudnnCreate:1:1001",
-                "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)");
+    expect_without("SWOOP_WITHOUT=cudnn", "c", "install cuDNN 9");
+    expect_without("SWOOP_WITHOUT=cublasLt", "p", "install cuBLAS of CUDA 12 or 13");
+    expect_without("SWOOP_CUBLASLT_LIBRARY=libnone.so SWOOP_CUDNN_LIBRARY=libnone.so", "pc", "install cuDNN 9");
+    expect_without("FAKECUDA_CUBLASLT=110000 FAKECUDA_CUDNN_VERSION=90100", "pc", "cuDNN 9.1.0, but 9.8");
+    expect_without("FAKECUDA_FAIL=cublasLtCreate:1:1,cudnnCreate:1:1001", "pc",
+                   "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED (1)");
 }
 
 static void test_refused(void **state)
@@ -384,7 +391,7 @@ static void test_refused(void **state)
     for (int seed = 1; seed <= 2; seed++) {
         char variables[64];
         snprintf(variables, sizeof variables, "SWOOP_LOG=debug FAKECUDA_REFUSE=%d", seed);
-        run_child(variables, "some");
+        run_child(variables, "any");
         assert_true(refused() > 2 && refused() < (long)SW_COUNT(products) - 2);
         assert_int_equal(count_of(said, "on our kernels: "), refused());
         assert_true(count_of(said, "CUBLAS_STATUS_NOT_SUPPORTED (15)") >= refused() - 1);
@@ -495,6 +502,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_failures),     cmocka_unit_test(test_refused),
         cmocka_unit_test(test_absent),
     };
+    const struct CMUnitTest on_device[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_products_tf32),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_convolutions_tf32),
+    };
+    const char *const device = getenv("SWOOP_TEST_DEVICE"); /* a real GPU: what it computes, not how it fails */
+    if (device != NULL && strncmp(device, "cuda", 4) == 0) return cmocka_run_group_tests_name(device, on_device, NULL, NULL);
     under_the_double(argv);
     if (argc == 2) return child(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,7 +35,12 @@ static struct {
 static void open_real(void)
 {
     const char *const wish = getenv("FAKECUDA_CUDNN");
-    void *const l = dlopen(wish != NULL ? wish : FAKECUDA_REAL_CUDNN, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+#ifdef __SANITIZE_ADDRESS__
+    const int deep = 0; /* the sanitizer refuses it */
+#else
+    const int deep = RTLD_DEEPBIND;
+#endif
+    void *const l = dlopen(wish != NULL ? wish : FAKECUDA_REAL_CUDNN, RTLD_NOW | RTLD_LOCAL | deep);
     real.there = l != NULL;
     if (l == NULL) fprintf(stderr, "fakecuda: the real cuDNN is not here: %s\n", dlerror());
 #define REAL_FIND(f) real.there = real.there && fk_link_one(l, #f, &real.f);

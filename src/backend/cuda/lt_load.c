@@ -38,7 +38,7 @@ static void load(void)
     void *const handle = open_library(); /* stays open: it has registered itself with the driver */
     if (handle == NULL) {
         const char *const why = dlerror();
-        snprintf(failure, sizeof failure, "cuBLASLt cannot be opened (%.200s): " INSTALL, why != NULL ? why : "?");
+        snprintf(failure, sizeof failure, "cuBLASLt cannot be opened (%.200s): " INSTALL, why != NULL ? why : "SWOOP_WITHOUT leaves it out");
         return;
     }
 #define FIND(result, f, args) find(handle, #f, &api.f, sizeof api.f);
