@@ -1,6 +1,7 @@
 /* main.c: the command `swoop`: picks a command from the table and runs it.
  * At the top of the house; the commands are in files of their own. */
 #include "cli.h"
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,9 +78,22 @@ static void wait_briefly(char **argv)
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) (void)execv("/proc/self/exe", argv); /* or else as it is */
 }
 
+/* PoCL wakes its threads for every kernel, and beside other work the system puts them on one processor, where one waits for
+ * the other (docs/decisions/038-pocl-threads.md). Each gets a processor of its own; PoCL counts them from 0, so only where
+ * the process may use all. */
+static void spread_pocl(void)
+{
+    cpu_set_t set;
+    const long n = sysconf(_SC_NPROCESSORS_CONF);
+    if (getenv("POCL_AFFINITY") != NULL || getenv("POCL_MAX_PTHREAD_COUNT") != NULL) return;
+    if (n < 1 || n > CPU_SETSIZE || sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) != n) return;
+    (void)setenv("POCL_AFFINITY", "1", 1);
+}
+
 int main(int argc, char **argv)
 {
     wait_briefly(argv);
+    spread_pocl();
     cli_start(argc, argv);
     sw_on_build(cli_on_build, NULL);
     return cli_finish(run(argc, argv));

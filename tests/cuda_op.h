@@ -1,5 +1,5 @@
-/* cuda_op.h: runs single ops of the CUDA backend on the double of a GPU: tensors with any strides and places, the op planned
- * and run, the result compared. Included by tests of what is planned op by op; everything is static. */
+/* cuda_op.h: runs single ops of the CUDA backend on the double of a GPU: tensors with any strides and places, the op
+ * planned and run, the result compared. Included by tests of what is planned op by op; everything is static. */
 #ifndef SW_TESTS_CUDA_OP_H
 #define SW_TESTS_CUDA_OP_H
 
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- the double ------------------------------------------------------------------------------------------------------------ */
+/* ---- the double -------------------------------------------------------------------------------------------------- */
 
 /* The loader reads LD_LIBRARY_PATH when a process starts: this one starts again with the fakes in front. */
 static SW_UNUSED void under_the_double(char **argv)
@@ -46,7 +46,7 @@ static SW_UNUSED long fake_count(const char *function, const char *argument)
     return f != NULL ? f(argument) : -1;
 }
 
-/* ---- a device and what went wrong on it -------------------------------------------------------------------------------------- */
+/* ---- a device and what went wrong on it -------------------------------------------------------------------------- */
 
 typedef struct bench {
     sw_device *device;
@@ -69,25 +69,30 @@ static SW_UNUSED void problem(bench *x, const char *fmt, ...)
 
 static SW_UNUSED bench bench_open(bool tf32)
 {
-    bench x = {.tf32 = tf32};
-    if (sw_device_open("cuda:0", &(sw_device_options){.tf32 = tf32}, &x.device) != SW_OK) fail_msg("%s", sw_error());
-    x.has_cudnn = access(SWOOP_FAKECUDA "/libcudnn.so.9", R_OK) == 0;
+    const char *const real = getenv("SWOOP_TEST_DEVICE"); /* there a library may refuse what the double takes */
+    const char *const id = real != NULL && *real != '\0' ? real : "cuda:0";
+    bench x = { .tf32 = tf32, .any = id == real };
+    if (sw_device_open(id, &(sw_device_options){ .tf32 = tf32 }, &x.device) != SW_OK) fail_msg("%s", sw_error());
+    x.has_cudnn = id == real || access(SWOOP_FAKECUDA "/libcudnn.so.9", R_OK) == 0;
     return x;
 }
 
-static SW_UNUSED sw__cu *bench_cu(const bench *x) { return x->device->dev; }
+static SW_UNUSED sw__cu *bench_cu(const bench *x)
+{
+    return x->device->dev;
+}
 
 /* Problems, those that the double reports included: reports, and what is left over. */
 static SW_UNUSED int bench_close(bench *x)
 {
     sw_device_close(x->device);
     const long live = fake_count("fk_live", NULL), reports = fake_count("fk_reports", NULL);
-    if (live != 0) problem(x, "%ld objects are left", live);
-    if (reports != 0) problem(x, "%ld reports of the double", reports);
+    if (live > 0) problem(x, "%ld objects are left", live);
+    if (reports > 0) problem(x, "%ld reports of the double", reports);
     return x->problems;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------------------- */
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
 /* Values in double, as rounded to the type, in the order of the axes; stride: elements, where they lie in memory. */
 typedef struct tensor {
@@ -97,7 +102,10 @@ typedef struct tensor {
     double *value;
 } tensor;
 
-static SW_UNUSED int64_t points(const tensor *t) { return sw__dims_product(t->dim, t->rank); }
+static SW_UNUSED int64_t points(const tensor *t)
+{
+    return sw__dims_product(t->dim, t->rank);
+}
 
 static SW_UNUSED void place_of(const tensor *t, int64_t i, int64_t *at)
 {
@@ -162,20 +170,20 @@ static SW_UNUSED void tensor_free(tensor *t)
 static SW_UNUSED sw__desc desc_of(const tensor *t)
 {
     const size_t at = ((size_t)t->place * sw_dtype_size(t->type)) | 16;
-    sw__desc d = {.dtype = (uint8_t)t->type, .rank = (uint8_t)t->rank, .align = (uint16_t)(at & (~at + 1))};
+    sw__desc d = { .dtype = (uint8_t)t->type, .rank = (uint8_t)t->rank, .align = (uint16_t)(at & (~at + 1)) };
     memcpy(d.dim, t->dim, sizeof d.dim);
     memcpy(d.stride, t->stride, sizeof d.stride);
     return d;
 }
 
-/* ---- an op ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- an op ------------------------------------------------------------------------------------------------------- */
 
 typedef struct op_run {
     sw__op op;
     const sw__attr *attr;
     const char *name;
     int n_in;
-    tensor *t;      /* inputs, then the result, whose values are filled in */
+    tensor *t; /* inputs, then the result, whose values are filled in */
     char note[128];
 } op_run;
 
@@ -236,7 +244,7 @@ static bool exec_twice(bench *x, op_run *r, void *plan, size_t workspace)
     tensor *const out = &r->t[r->n_in];
     bool good = true;
     for (int turn = 0; turn < 2 && good; turn++) {
-        sw__bind bind[MOST_TENSORS + 2] = {{0}};
+        sw__bind bind[MOST_TENSORS + 2] = { { 0 } };
         for (int i = 0; i <= r->n_in; i++) {
             bind[i].buffer = memory_for(x, &r->t[i], i < r->n_in);
             bind[i].offset = (size_t)r->t[i].place * sw_dtype_size(r->t[i].type);
@@ -261,8 +269,13 @@ static SW_UNUSED bool run_op(bench *x, op_run *r)
     void *plan = NULL;
     size_t workspace = 0;
     for (int i = 0; i <= r->n_in; i++) desc[i] = desc_of(&r->t[i]);
-    const sw__op_desc d = {.op = (uint16_t)r->op, .attr = r->attr, .name = r->name, .n_in = r->n_in, .n_out = 1, .in = desc,
-                           .out = desc + r->n_in};
+    const sw__op_desc d = { .op = (uint16_t)r->op,
+                            .attr = r->attr,
+                            .name = r->name,
+                            .n_in = r->n_in,
+                            .n_out = 1,
+                            .in = desc,
+                            .out = desc + r->n_in };
     if (be->op_plan(dev, &d, &plan, &workspace) != SW_OK) {
         problem(x, "%s: %s", r->name, sw_error());
         return false;
@@ -276,18 +289,20 @@ static SW_UNUSED bool run_op(bench *x, op_run *r)
 }
 
 /* terms: how many were summed up. rough: products were rounded to TF32. */
-static SW_UNUSED void expect_near(bench *x, const op_run *r, const tensor *t, const int64_t *at, double want, int64_t terms,
-                                  bool rough)
+static SW_UNUSED void expect_near(bench *x, const op_run *r, const tensor *t, const int64_t *at, double want,
+                                  int64_t terms, bool rough)
 {
-    static const double unit[SW_DTYPE_COUNT] = {[SW_F32] = 6e-8, [SW_F64] = 1.2e-16, [SW_F16] = 5e-4, [SW_BF16] = 4e-3};
+    static const double unit[SW_DTYPE_COUNT] = {
+        [SW_F32] = 6e-8, [SW_F64] = 1.2e-16, [SW_F16] = 5e-4, [SW_BF16] = 4e-3
+    };
     const double have = value_at(t, at), size = sqrt((double)terms) * 0.6 + fabs(want);
     const double sums = t->type == SW_F64 ? 2e-16 : 1.2e-7, products_ = rough ? 5e-4 : 0;
     const double bound = unit[t->type] * fabs(want) * 1.01 + (sums * sqrt((double)terms) + products_) * size * 2;
     if (fabs(have - want) / size > x->largest) x->largest = fabs(have - want) / size;
     if (fabs(have - want) <= bound) return;
     problem(x, "%s: at %lld, %lld, %lld, %lld: %.9g, not %.9g (%s)", r->name, (long long)at[0],
-            (long long)(t->rank > 1 ? at[1] : 0), (long long)(t->rank > 2 ? at[2] : 0), (long long)(t->rank > 3 ? at[3] : 0),
-            have, want, r->note);
+            (long long)(t->rank > 1 ? at[1] : 0), (long long)(t->rank > 2 ? at[2] : 0),
+            (long long)(t->rank > 3 ? at[3] : 0), have, want, r->note);
 }
 
 #endif

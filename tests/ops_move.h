@@ -87,6 +87,8 @@ static const ops_case move_cases[] = {
     { SW_OP_REDUCE_MIN, "equal elements share", .in = { F32(TIES, 5, 7) }, AXES(1), .flags = NO_DIFFERENCES },
     { SW_OP_REDUCE_MAX, "bool", .in = { OF(SW_BOOL, FLAGS, 5, 7) }, AXES(2) },
     { SW_OP_REDUCE_MIN, "bool", .in = { OF(SW_BOOL, FLAGS, 5, 7) }, AXES(2) },
+    { SW_OP_REDUCE_SUM, "few columns", .in = { FIXED(NORMAL, 4096, 6) }, AXES(1), .bound = 1e-5 },
+    { SW_OP_REDUCE_MAX, "few columns", .in = { FIXED(NORMAL, 2048, 3) }, AXES(1) },
     { SW_OP_REDUCE_SUM, "huge", .in = { FIXED(HUGE_VALUES, 4, 50) }, AXES(2), .bound = 1e-5 },
     { SW_OP_REDUCE_SUM, "f64", .in = { OF(SW_F64, NORMAL, 4, 50) }, AXES(2), .bound = 1e-14 },
 

@@ -12,6 +12,7 @@ enum { BATCH = 8, WIDE = 40000 };
 
 static char message[1024]; /* of the first failure of a scenario */
 static bool profiled;      /* launches are timed by events */
+static bool second;        /* on the second device */
 
 static sw_status keep(sw_status st)
 {
@@ -63,12 +64,13 @@ static sw_status scenario(double result[2])
 {
     sw_device *d = NULL;
     sw_graph *g = NULL, *h = NULL;
+    const char *const id = second ? "cuda:1" : "cuda:0";
     sw_program *step = NULL, *wide = NULL;
     const sw_compile_options o = { .profile = profiled };
     message[0] = '\0';
     ok(step_graph(BATCH, &g));
     ok(wide_graph(&h));
-    sw_status st = keep(sw_device_open("cuda:0", NULL, &d));
+    sw_status st = keep(sw_device_open(id, NULL, &d));
     if (st == SW_OK) st = keep(sw_compile(g, d, &o, &step));
     if (st == SW_OK) st = keep(sw_compile(h, d, &o, &wide));
     if (st == SW_OK) st = run_and_again(d, step, wide, result);
@@ -89,7 +91,7 @@ static void expect_recovery(const char *after)
     if (fake.fk_reports() != 0) fail_msg("%s ('%s'): the double reports a fault", after, message);
     fake.fk_fail_set(NULL);
     if (scenario(result) != SW_OK) fail_msg("after %s: %s", after, message);
-    assert_true(fabs(result[0] - wanted) < 1e-5 && fabs(result[1] - WIDE / 2) < 1);
+    assert_true(fabs(result[0] - wanted) < 1e-5 && fabs(result[1] - WIDE * 0.5) < 1);
     assert_int_equal(fake.fk_live(NULL), 0);
 }
 
@@ -218,12 +220,51 @@ static int lose_checked(void)
     return 0;
 }
 
+/* In a program: with SWOOP_CHECK the message names the op too. */
+static void astray_host(const sw_host_call *c)
+{
+    for (int64_t i = c->begin; i < c->end; i++) ((float *)c->arg[1].data)[i] = ((const float *)c->arg[0].data)[i];
+}
+
+static int lose_op(void)
+{
+    static const sw_op_def def = {
+        .name = "astray", .n_in = 1, .n_out = 1, .shape = sw_same_shape,
+        .forward = { .host = astray_host, .cuda = "extern \"C\" __global__ void astray(char *x, long long x_at, char *y, long long "
+                                                  "y_at, long long n)\n{\n    ((float *)y)[1 << 28] = ((float *)x)[0];\n}\n" },
+    };
+    sw_op_id id = 0;
+    sw_graph *g = NULL;
+    sw_device *d = NULL;
+    sw_program *p = NULL;
+    const int64_t n = 8;
+    ok(sw_op_register(&def, &id));
+    setenv("SWOOP_CHECK", "1", 1);
+    ok(sw_graph_new(&g));
+    const sw_t x = sw_input(g, "x", SW_F32, 1, &n);
+    sw_output(sw_op_apply(id, &x, 1), "y");
+    ok(sw_device_open("cuda:0", NULL, &d));
+    ok(sw_compile(g, d, NULL, &p));
+    assert_int_equal(sw_program_run(p), SW_ERR_DEVICE);
+    if (strstr(sw_error(), "custom '") == NULL || strstr(sw_error(), "in astray") == NULL) fail_msg("%s", sw_error());
+    sw_program_free(p);
+    sw_device_close(d);
+    sw_graph_free(g);
+    return 0;
+}
+
 static int train_here(void)
 {
     double result[2] = { 0 };
     const sw_status st = scenario(result);
     printf("%a %a %s\n", result[0], result[1], st == SW_OK ? "good" : message);
     return st == SW_OK ? 0 : 1;
+}
+
+static int train_second(void)
+{
+    second = true;
+    return train_here();
 }
 
 /* Staging memory does not fit: inputs are sent all the same. */
@@ -240,12 +281,13 @@ static int tight_here(void)
     for (size_t bytes = (size_t)64 << 20; bytes >= 1024;) /* all that is left */
         if (d->backend->alloc(d->dev, bytes, &fill) != SW_OK) bytes /= 2;
     ok(run_wide(p, &sum));
-    assert_true(step_cu(d)->direct == 3 && fabs(sum - WIDE / 2) < 1);
+    assert_true(step_cu(d)->direct == 3 && fabs(sum - WIDE * 0.5) < 1);
     return 0; /* the memory goes with the process */
 }
 
 static const struct { const char *name; int (*run)(void); } modes[] = {
-    { "train", train_here }, { "lose", lose_here }, { "lose-checked", lose_checked }, { "tight", tight_here },
+    { "train", train_here }, { "train-second", train_second }, { "lose", lose_here }, { "lose-checked", lose_checked },
+    { "lose-op", lose_op },  { "tight", tight_here },
 };
 
 /* ---- in processes of their own ---------------------------------------------------------------------------------------------- */
@@ -278,6 +320,7 @@ static void test_lost_device(void **state)
     (void)state;
     expect("FAKECUDA_STRICT=0", "lose", 0, ""); /* the double reports the stray write, too */
     expect("FAKECUDA_STRICT=0", "lose-checked", 0, "");
+    expect("FAKECUDA_STRICT=0", "lose-op", 0, "");
 }
 
 /* 16 GiB has the smallest that is played; here it is 100 MiB. */
@@ -332,6 +375,36 @@ static void test_libraries(void **state)
     expect("FAKECUDA_DRIVER=11080", "train", 1, "install a driver for CUDA 12.0 or later");
 }
 
+/* Every generation of GPUs; one that is newer than NVRTC, through PTX; one that is older. */
+static void test_generations(void **state)
+{
+    (void)state;
+    static const int all[] = { 75, 80, 86, 89, 90, 100, 120 };
+    char environment[80];
+    for (size_t i = 0; i < SW_COUNT(all); i++) {
+        snprintf(environment, sizeof environment, "FAKECUDA_SM=%d", all[i]);
+        expect(environment, "train", 0, "good");
+    }
+    expect("FAKECUDA_SM=90 FAKECUDA_NVRTC_ARCHS=75,80", "train", 0, "kernels go through PTX of compute capability 8.0");
+    expect("FAKECUDA_SM=90 FAKECUDA_NVRTC_ARCHS=75,80", "train", 0, "good");
+    expect("FAKECUDA_SM=80 FAKECUDA_NVRTC_ARCHS=90,120", "train", 1,
+           "NVRTC 13.0 compiles for compute capability 9.0 and up, this has 8.0");
+}
+
+/* Devices are numbered as CUDA_VISIBLE_DEVICES says, and NVML is asked about the right one: by its PCI address. */
+static void test_many_devices(void **state)
+{
+    (void)state;
+    char command[900];
+    snprintf(command, sizeof command, "env FAKECUDA_DEVICES=3 FAKECUDA_SM=90,80,75 CUDA_VISIBLE_DEVICES=2,0 '%.600s' devices "
+             "> '%.200s/devices'", SWOOP_COMMAND, step_folder);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "cd '%.200s' && grep -q '^cuda:0 *Tesla T4 .* of 70 W' devices && grep -q '^cuda:1 *NVIDIA "
+             "H100 .* of 700 W' devices && ! grep -q '^cuda:2' devices", step_folder);
+    assert_int_equal(system(command), 0);
+    expect("FAKECUDA_DEVICES=2 FAKECUDA_SM=90,75", "train-second", 0, "good");
+}
+
 /* Whatever is missing, the rest of the machine works: auto takes another device. */
 static void test_auto_without(void **state)
 {
@@ -358,6 +431,7 @@ int main(int argc, char **argv)
     program = argv[0];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_libraries),     cmocka_unit_test(test_auto_without), cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_generations),   cmocka_unit_test(test_many_devices),
         cmocka_unit_test(test_little_memory), cmocka_unit_test(test_lost_device),  cmocka_unit_test(test_each_call_fails),
     };
     return cmocka_run_group_tests(tests, set_up, step_tear_down);

@@ -1,6 +1,6 @@
-/* test_culib.c: what NVIDIA's libraries say without a GPU. The real cuDNN plans every convolution of five networks, forward
- * and both gradients, for GPUs from sm_75 to sm_120; that the choice is exact, repeatable and needs no compiler. And the
- * libraries that are missing, too old, or lack a function: the message says what to install. */
+/* test_culib.c: what NVIDIA's libraries say without a GPU. The real cuDNN plans every convolution of five networks,
+ * forward and both gradients, for GPUs from sm_75 to sm_120; that the choice is exact, repeatable and needs no
+ * compiler. And the libraries that are missing, too old, or lack a function: the message says what to install. */
 /* needs: CUDA */
 /* timeout: 900 */
 #include <setjmp.h>
@@ -21,15 +21,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- a convolution as the schedule hands it over ------------------------------------------------------------------------- */
+/* ---- a convolution as the schedule hands it over ----------------------------------------------------------------- */
 
-typedef struct op { sw__gpu_plan p; } op;
+typedef struct op {
+    sw__gpu_plan p;
+} op;
 
 /* Images channels last, weights as the user has them: what the layout pass makes. */
 static sw__desc image(sw_dtype type, int64_t n, int64_t c, int64_t h, int64_t w, bool last)
 {
-    return (sw__desc){.dtype = (uint8_t)type, .rank = 4, .align = 16, .dim = {n, c, h, w},
-                      .stride = {c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1}};
+    return (sw__desc){ .dtype = (uint8_t)type,
+                       .rank = 4,
+                       .align = 16,
+                       .dim = { n, c, h, w },
+                       .stride = { c * h * w, last ? 1 : h * w, last ? w * c : w, last ? c : 1 } };
 }
 
 static void describe(op *o, const conv_shape *s, sw__op kind, sw_dtype type, bool bias)
@@ -46,26 +51,40 @@ static void describe(op *o, const conv_shape *s, sw__op kind, sw_dtype type, boo
         p->attr.conv.dilation[i] = s->dilation;
         p->attr.conv.pad_lo[i] = p->attr.conv.pad_hi[i] = s->pad;
     }
-    p->d = (sw__op_desc){.op = (uint16_t)kind, .attr = &p->attr, .name = s->net, .n_in = 2, .n_out = 1, .in = p->desc};
-    const sw__desc by_role[3][3] = {{x, w, y}, {y, w, x}, {x, y, w}};
+    p->d =
+        (sw__op_desc){ .op = (uint16_t)kind, .attr = &p->attr, .name = s->net, .n_in = 2, .n_out = 1, .in = p->desc };
+    const sw__desc by_role[3][3] = { { x, w, y }, { y, w, x }, { x, y, w } };
     const int role = kind == SW_OP_CONV ? 0 : kind == SW_OP_CONV_GRAD_X ? 1 : 2;
     for (int i = 0; i < 2; i++) p->desc[i] = by_role[role][i];
-    if (bias) p->desc[p->d.n_in++] = (sw__desc){.dtype = (uint8_t)type, .rank = 1, .align = 16, .dim = {s->k}, .stride = {1}};
+    if (bias)
+        p->desc[p->d.n_in++] =
+            (sw__desc){ .dtype = (uint8_t)type, .rank = 1, .align = 16, .dim = { s->k }, .stride = { 1 } };
     p->desc[p->d.n_in] = by_role[role][2];
     p->d.out = &p->desc[p->d.n_in];
 }
 
-/* ---- engines ------------------------------------------------------------------------------------------------------------- */
+/* ---- engines ----------------------------------------------------------------------------------------------------- */
 
-static const int sms[] = {75, 80, 86, 89, 90, 100, 120};
-static const struct { const char *name; sw_dtype type; bool tf32; } types[] = {
-    {"f32", SW_F32, false}, {"tf32", SW_F32, true}, {"bf16", SW_BF16, false}, {"f16", SW_F16, false},
+static const int sms[] = { 75, 80, 86, 89, 90, 100, 120 };
+static const struct {
+    const char *name;
+    sw_dtype type;
+    bool tf32;
+} types[] = {
+    { "f32", SW_F32, false },
+    { "tf32", SW_F32, true },
+    { "bf16", SW_BF16, false },
+    { "f16", SW_F16, false },
 };
-static const struct { const char *name; sw__op op; bool bias; } uses[] = {
-    {"forward", SW_OP_CONV, false},
-    {"forward with bias", SW_OP_CONV, true},
-    {"data gradient", SW_OP_CONV_GRAD_X, false},
-    {"weight gradient", SW_OP_CONV_GRAD_W, false},
+static const struct {
+    const char *name;
+    sw__op op;
+    bool bias;
+} uses[] = {
+    { "forward", SW_OP_CONV, false },
+    { "forward with bias", SW_OP_CONV, true },
+    { "data gradient", SW_OP_CONV_GRAD_X, false },
+    { "weight gradient", SW_OP_CONV_GRAD_W, false },
 };
 
 static const sw__cudnn_api *cudnn(void)
@@ -95,15 +114,21 @@ static bool everything(void)
 #define HAS(plan, note) ((plan).notes >> SW_CUDNN_NUMERICAL_NOTE_##note & 1u)
 
 /* bf16 came with sm_80: our kernels convert. */
-static bool expected(int sm, sw_dtype type) { return sm >= 80 || type != SW_BF16; }
+static bool expected(int sm, sw_dtype type)
+{
+    return sm >= 80 || type != SW_BF16;
+}
 
-typedef struct tally { int found, none, wrong; size_t workspace; } tally;
+typedef struct tally {
+    int found, none, wrong;
+    size_t workspace;
+} tally;
 
 static void one(const sw__cudnn_api *api, void *device, int sm, const conv_shape *s, size_t type, size_t use, tally *t)
 {
     op o;
     sw__cudnn_problem c;
-    sw__cudnn_plan plan = {0};
+    sw__cudnn_plan plan = { 0 };
     describe(&o, s, uses[use].op, types[type].type, uses[use].bias);
     assert_int_equal(sw__cudnn_describe(&o.p, types[type].tf32, &c), SW_OK);
     c.most = (int64_t)256 << 20;
@@ -111,15 +136,16 @@ static void one(const sw__cudnn_api *api, void *device, int sm, const conv_shape
     bool wrong = (st == SW_OK) != expected(sm, types[type].type) || (st != SW_OK && st != SW_ERR_UNSUPPORTED);
     if (st == SW_OK) {
         const bool exact = types[type].type == SW_F32 && !types[type].tf32;
-        wrong = wrong || HAS(plan, NONDETERMINISTIC) || (exact && HAS(plan, TENSOR_CORE)) || plan.workspace > (size_t)c.most;
+        wrong = wrong || HAS(plan, NONDETERMINISTIC) || (exact && HAS(plan, TENSOR_CORE)) ||
+                plan.workspace > (size_t)c.most;
         t->workspace = SW_MAX(t->workspace, plan.workspace);
         api->cudnnBackendDestroyDescriptor(plan.plan);
     }
     *(st == SW_OK ? &t->found : &t->none) += 1;
     if (!wrong) return;
     t->wrong++;
-    print_error("sm_%d %s %s, %s: %d -> %d, kernel %d, stride %d, groups %d, image %d: %s\n", sm, types[type].name, s->net,
-                uses[use].name, s->c, s->k, s->kernel, s->stride, s->groups, s->size,
+    print_error("sm_%d %s %s, %s: %d -> %d, kernel %d, stride %d, groups %d, image %d: %s\n", sm, types[type].name,
+                s->net, uses[use].name, s->c, s->k, s->kernel, s->stride, s->groups, s->size,
                 st != SW_OK ? sw_error() : "an engine that should not be chosen");
 }
 
@@ -127,13 +153,13 @@ static void networks(void **state)
 {
     const sw__cudnn_api *const api = cudnn();
     const size_t step = everything() ? 1 : 41; /* no multiple of the tables' sizes: all rows come up */
-    tally all = {0};
+    tally all = { 0 };
     size_t turn = 0;
     (void)state;
     if (api == NULL) return;
     for (size_t g = 0; g < SW_COUNT(sms); g++) {
         void *const device = gpu(api, sms[g]);
-        tally t = {0};
+        tally t = { 0 };
         for (size_t type = 0; type < SW_COUNT(types); type++)
             for (size_t use = 0; use < SW_COUNT(uses); use++)
                 for (size_t i = 0; i < SW_COUNT(conv_shapes); i++)
@@ -150,13 +176,15 @@ static void networks(void **state)
 static void forms(void **state)
 {
     static const conv_shape rows[] = {
-        {"dilated", 32, 32, 3, 1, 4, 1, 32, 4}, {"groups", 64, 128, 3, 1, 1, 4, 28, 1}, {"odd", 7, 13, 3, 2, 1, 1, 31, 1},
+        { "dilated", 32, 32, 3, 1, 4, 1, 32, 4 },
+        { "groups", 64, 128, 3, 1, 1, 4, 28, 1 },
+        { "odd", 7, 13, 3, 2, 1, 1, 31, 1 },
     };
     const sw__cudnn_api *const api = cudnn();
     (void)state;
     if (api == NULL) return;
     void *const device = gpu(api, 90);
-    tally t = {0};
+    tally t = { 0 };
     for (size_t i = 0; i < SW_COUNT(rows); i++)
         for (size_t type = 0; type < SW_COUNT(types); type++)
             for (size_t use = 0; use < SW_COUNT(uses); use++) one(api, device, 90, &rows[i], type, use, &t);
@@ -168,15 +196,15 @@ static void forms(void **state)
 static void one_axis(void **state)
 {
     const sw__cudnn_api *const api = cudnn();
-    static const sw__op kinds[] = {SW_OP_CONV, SW_OP_CONV_GRAD_X, SW_OP_CONV_GRAD_W};
+    static const sw__op kinds[] = { SW_OP_CONV, SW_OP_CONV_GRAD_X, SW_OP_CONV_GRAD_W };
     (void)state;
     if (api == NULL) return;
     void *const device = gpu(api, 80);
     for (size_t i = 0; i < SW_COUNT(kinds); i++) {
         op o;
         sw__cudnn_problem c;
-        sw__cudnn_plan plan = {0};
-        describe(&o, &(conv_shape){"signal", 16, 32, 5, 2, 2, 1, 99, 1}, kinds[i], SW_F32, false);
+        sw__cudnn_plan plan = { 0 };
+        describe(&o, &(conv_shape){ "signal", 16, 32, 5, 2, 2, 1, 99, 1 }, kinds[i], SW_F32, false);
         o.p.attr.conv.nd = 1;
         for (int k = 0; k < 3; k++) {
             sw__desc *const d = &o.p.desc[k];
@@ -207,7 +235,7 @@ static void refusals(void **state)
     void *const device = gpu(api, 90);
     op o;
     sw__cudnn_problem c;
-    sw__cudnn_plan plan = {0};
+    sw__cudnn_plan plan = { 0 };
     describe(&o, &conv_shapes[3], SW_OP_CONV, SW_F32, false);
     o.p.desc[0].stride[3] = 0;
     assert_int_equal(sw__cudnn_describe(&o.p, false, &c), SW_ERR_UNSUPPORTED);
@@ -228,7 +256,7 @@ static void refusals(void **state)
     api->cudnnBackendDestroyDescriptor(device);
 }
 
-/* ---- libraries that are not as they should be ------------------------------------------------------------------------------ */
+/* ---- libraries that are not as they should be -------------------------------------------------------------------- */
 
 /* Opened in a process of its own, since a process looks once. Says whether the message has the words. */
 static void in_child(const char *variable, const char *library, const char *words, const char *more)
@@ -241,7 +269,8 @@ static void in_child(const char *variable, const char *library, const char *word
         setenv(variable, library, 1);
         const bool is_lt = strstr(variable, "CUBLASLT") != NULL;
         const sw_status st = is_lt ? sw__lt_load(&lt) : sw__cudnn_load(&dnn);
-        const bool good = st == SW_ERR_UNSUPPORTED && strstr(sw_error(), words) != NULL && strstr(sw_error(), more) != NULL;
+        const bool good =
+            st == SW_ERR_UNSUPPORTED && strstr(sw_error(), words) != NULL && strstr(sw_error(), more) != NULL;
         if (!good) fprintf(stderr, "%s=%s: %s\n", variable, library, st == SW_OK ? "opened" : sw_error());
         _exit(good ? 0 : 1);
     }

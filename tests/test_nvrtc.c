@@ -54,7 +54,7 @@ static int number_before(const char *line, const char *words)
     if (at == NULL) return 0;
     while (at > line && at[-1] == ' ') at--;
     while (at > line && at[-1] >= '0' && at[-1] <= '9') at--;
-    return atoi(at);
+    return (int)strtol(at, NULL, 10);
 }
 
 static void keep(const usage *u)

@@ -154,6 +154,11 @@ static void test_warps(void **state)
             "0xffffffff; bar.sync 0;\nB: ret;");
     STOPS(719, "k", 1, 32);
     text_has(fault.text, "PTX line 12, block (0, 0, 0), thread (0, 0, 0): waits for other threads of its warp");
+    BODY(0, "setp.lt.u32 %p0, %r0, 16; @%p0 bra A;\nadd.u32 %r10, %r0, 1; ret;\n"
+            "A: shfl.sync.idx.b32 %r10, %r0, 0, 31, 0xffffffff; ret;"); /* who has left is not waited for */
+    RUN("k", 1, 32);
+    BODY(0, "setp.ge.u32 %p0, %r0, 16; @%p0 bra A;\nshfl.sync.idx.b32 %r10, %r0, 0, 31, 0xffffffff; ret;\nA: ret;");
+    RUN("k", 1, 32);
     BODY(0, "shfl.sync.idx.b32 %r10, %r0, 0, 31, 0xffff; ret;");
     STOPS(719, "k", 1, 32);
     text_has(fault.text, "is not in the mask 0xffff");

@@ -102,14 +102,14 @@ static s64 to_int(double v, double low, double high, bool nan_is_0, s64 low_int,
     _("cvt.rmi.f32.f32 $d, $a;", "ff", b32(floorf(A))) \
     _("cvt.rpi.f32.f32 $d, $a;", "ff", b32(ceilf(A))) \
     _("cvt.sat.f32.f32 $d, $a;", "ff", b32(in_unit(A))) \
-    _("cvt.rni.s32.f32 $d, $a;", "wf", S32(rint(A), true)) \
-    _("cvt.rzi.s32.f32 $d, $a;", "wf", S32(trunc(A), true)) \
-    _("cvt.rmi.s32.f32 $d, $a;", "wf", S32(floor(A), true)) \
+    _("cvt.rni.s32.f32 $d, $a;", "wf", S32(rint((double)A), true)) \
+    _("cvt.rzi.s32.f32 $d, $a;", "wf", S32(trunc((double)A), true)) \
+    _("cvt.rmi.s32.f32 $d, $a;", "wf", S32(floor((double)A), true)) \
     _("cvt.rpi.s32.f64 $d, $a;", "wF", S32(ceil(f64(a)), false)) \
-    _("cvt.rzi.s64.f32 $d, $a;", "df", S64(trunc(A))) \
+    _("cvt.rzi.s64.f32 $d, $a;", "df", S64(trunc((double)A))) \
     _("cvt.rni.s64.f64 $d, $a;", "dF", S64(rint(f64(a)))) \
-    _("cvt.rzi.u32.f32 $d, $a;", "wf", (u32)to_int(trunc(A), 0, 4294967295.0, true, 0, UINT32_MAX)) \
-    _("cvt.rzi.u8.f32 $d, $a;", "wf", (u32)to_int(trunc(A), 0, 255, true, 0, 255)) \
+    _("cvt.rzi.u32.f32 $d, $a;", "wf", (u32)to_int(trunc((double)A), 0, 4294967295.0, true, 0, UINT32_MAX)) \
+    _("cvt.rzi.u8.f32 $d, $a;", "wf", (u32)to_int(trunc((double)A), 0, 255, true, 0, 255)) \
     _("cvt.rn.f32.s32 $d, $a;", "fw", b32((float)(s32)a)) \
     _("cvt.rn.f32.u64 $d, $a;", "fd", b32((float)a)) \
     _("cvt.rn.f64.s64 $d, $a;", "Fd", b64((double)(s64)a)) \

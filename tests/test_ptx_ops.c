@@ -12,6 +12,7 @@
 
 /* timeout: 1200 */
 /* uses: fakeptx */
+/* needs: GPU */
 
 /* ---- device memory: each buffer at an address of its own --------------------------------------------------------- */
 
@@ -100,12 +101,25 @@ static const ptx_memory mem = { .range = range, .global = variable, .report = re
 
 /* ---- the driver -------------------------------------------------------------------------------------------------- */
 
+static bool no_barriers;
+
+/* The text without what a block waits by. */
+static char *barriers_removed(const char *text)
+{
+    static const char barrier[] = "#define BARRIER() __syncthreads()";
+    char *const copy = strdup(text), *const at = copy ? strstr(copy, barrier) : NULL;
+    if (at) memset(at + strlen("#define BARRIER() "), ' ', strlen("__syncthreads()"));
+    return copy;
+}
+
 static sw_status px_compile(void *dev, const char *text, void **out)
 {
     static char log[4000];
     (void)dev;
-    const char *const arch = getenv("SWOOP_TEST_ARCH");
-    char *const ptx = nvrtc_ptx(text, arch ? arch : "compute_90", log, sizeof log);
+    const char *const arch = getenv("SWOOP_TEST_ARCH"); /* "compute_75" */
+    char *const changed = no_barriers ? barriers_removed(text) : NULL;
+    char *const ptx = nvrtc_ptx(changed ? changed : text, arch ? arch : "compute_90", log, sizeof log);
+    free(changed);
     *out = ptx ? ptx_load(ptx, &mem, log, sizeof log) : NULL;
     free(ptx);
     return *out ? SW_OK : sw__fail(SW_ERR_DEVICE, "%.900s", log);
@@ -276,12 +290,56 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* ---- what is found when a barrier is forgotten ------------------------------------------------------------------- */
+
+static int n_racy, n_run;
+
+static void look_for_race(trial *t)
+{
+    sw_graph *g = NULL;
+    sw_program *p = NULL;
+    if (is_as_written(t)) {
+        sw_status st = make_graph(t, false, &g);
+        if (st == SW_OK) st = sw_compile(g, device, NULL, &p);
+        if (st == SW_OK) st = set_slots(p, t);
+        if (st == SW_OK) st = sw_program_run(p);
+        n_run++;
+        if (st != SW_OK && strstr(sw_error(), "a race in shared memory")) n_racy++;
+        else if (st != SW_OK) problem(t, "%s", sw_error());
+        sw_program_free(p);
+        sw_graph_free(g);
+    }
+    trial_free(t);
+}
+
+static void test_barriers_matter(void **state)
+{
+    (void)state;
+    if (!device) skip();
+    static const struct { const ops_case *cases; size_t n; const char *op; } all[] = {
+        { move_cases, SW_COUNT(move_cases), "sort" }, { move_cases, SW_COUNT(move_cases), "scan_sum" },
+        { move_cases, SW_COUNT(move_cases), "reduce_sum" }, { big_cases, SW_COUNT(big_cases), "matmul" } };
+    problems = 0;
+    no_barriers = true;
+    for (size_t k = 0; k < SW_COUNT(all); k++) {
+        n_racy = n_run = 0;
+        for (size_t i = 0; i < all[k].n && n_run < 12; i++)
+            if (strcmp(sw__op_table[all[k].cases[i].op].name, all[k].op) == 0)
+                each_trial(&all[k].cases[i], look_for_race);
+        print_message("%s without barriers: %d of %d programs race\n", all[k].op, n_racy, n_run);
+        problems += n_racy == 0;
+    }
+    no_barriers = false;
+    if (problems > 0) fail_msg("%d problems, printed above", problems);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pointwise),
         cmocka_unit_test(test_move_reduce_index),
         cmocka_unit_test(test_big),
+        cmocka_unit_test(test_barriers_matter),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

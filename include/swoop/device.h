@@ -184,7 +184,8 @@ SW_API sw_status sw_program_output_info(const sw_program *p, int output, sw_var_
  * of an index out of range in the data (SW_ERR_DATA). */
 SW_API sw_status sw_program_run(sw_program *p);
 
-/* Per launch since the program was compiled with .profile: a table, or Chrome/Perfetto JSON (ui.perfetto.dev).
+/* Per launch since the program was compiled with .profile, and per input that was set (what it took until it was on the
+ * device): a table, or Chrome/Perfetto JSON (ui.perfetto.dev).
  * The string is the caller's: sw_string_free. */
 typedef enum sw_profile_format { SW_PROFILE_TABLE = 0, SW_PROFILE_JSON, SW_PROFILE_TRACE } sw_profile_format;
 SW_API sw_status sw_program_profile(const sw_program *p, sw_profile_format format, char **out);

@@ -257,16 +257,19 @@ static sw_status allocate(compilation *c)
 {
     sw_program *p = c->program;
     const sw__backend *b = c->device->backend;
-    if (c->inputs_bytes) SW_TRY(b->alloc(c->device->dev, c->inputs_bytes, &p->inputs_buffer));
-    if (c->consts_bytes) SW_TRY(b->alloc(c->device->dev, c->consts_bytes, &p->consts_buffer));
-    if (c->schedule->arena_bytes) {
-        const sw_status st = b->alloc(c->device->dev, c->schedule->arena_bytes, &p->arena_buffer);
-        if (st != SW_OK)
-            return sw__prefix(st, "%s: the program needs %llu bytes in all, %zu of them for activations and gradients; "
-                              "a smaller batch needs less", c->device->info.id, (unsigned long long)p->plan.total,
-                              c->schedule->arena_bytes);
-    }
-    return SW_OK;
+    const sw_plan *plan = &p->plan;
+    const struct { size_t bytes; void **buffer; } wanted[] = {{c->inputs_bytes, &p->inputs_buffer},
+                                                              {c->consts_bytes, &p->consts_buffer},
+                                                              {c->schedule->arena_bytes, &p->arena_buffer}};
+    sw_status st = SW_OK;
+    for (size_t i = 0; i < SW_COUNT(wanted) && st == SW_OK; i++)
+        if (wanted[i].bytes) st = b->alloc(c->device->dev, wanted[i].bytes, wanted[i].buffer);
+    c->device->full = st == SW_ERR_MEMORY;
+    if (st != SW_ERR_MEMORY) return st;
+    return sw__prefix(st, "%s: the program needs %llu bytes in all, %llu of them for variables, %llu for inputs and constants, "
+                      "%llu for activations and gradients; a smaller batch needs less", c->device->info.id,
+                      (unsigned long long)plan->total, (unsigned long long)(plan->params + plan->buffers + plan->state),
+                      (unsigned long long)(plan->inputs + plan->constants), (unsigned long long)plan->arena);
 }
 
 static sw_status place_storages(compilation *c)
@@ -393,6 +396,10 @@ static sw_status make_runnable(compilation *c, const sw_graph *g)
     SW_TRY(bind_launches(c));
     SW_TRY(make_slots(c));
     SW_TRY(upload_constants(c));
+    if (p->profile && p->n_inputs) {
+        p->set_trace = sw__calloc((size_t)p->n_inputs * SW__TRACE_RUNS * 2, sizeof *p->set_trace);
+        if (!p->set_trace) return sw__no_memory((size_t)p->n_inputs * SW__TRACE_RUNS * 16, "the trace");
+    }
     if (p->profile && p->n_launches) {
         p->trace = sw__calloc((size_t)p->n_launches * SW__TRACE_RUNS * 2, sizeof *p->trace);
         if (!p->trace) return sw__no_memory((size_t)p->n_launches * SW__TRACE_RUNS * 16, "the trace");

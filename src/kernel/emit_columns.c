@@ -5,13 +5,14 @@
 
 #include <inttypes.h>
 
-enum { WIDE = 64, MIN_ROWS = 64, MAX_PARTS = 1024, LIMIT = SW__EMIT_CHAIN };
+enum { WIDE = 64, MIN_ROWS = 64, MAX_PARTS = 1024, LIMIT = SW__EMIT_CHAIN, NARROW = 32 };
 
 typedef struct plan {
     int64_t cols, rows;         /* kept and reduced points */
     int64_t last, width, tiles; /* a CPU: extent of the last axis, columns of a work-item, work-items along the axis */
     int64_t wide, deep;         /* a GPU: columns of a group, work-items one above the other */
     int64_t chunk;              /* reduced points of a part */
+    int64_t fold;               /* a CPU: rows that are walked as one; 0: none */
 } plan;
 
 static void choose_parts(sw__emitter *e, plan *p, int64_t have, int64_t wish, int64_t least)
@@ -46,7 +47,7 @@ static void choose_serial(sw__emitter *e, plan *p)
     if (p->width == 0) p->width = WIDE;
     p->tiles = sw__emit_over(last, p->width);
     // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): last is at least 1
-    choose_parts(e, p, p->cols / last * p->tiles, 4 * SW_MAX(e->t->units, 1), MIN_ROWS);
+    choose_parts(e, p, p->cols / last * p->tiles, 16 * SW_MAX(e->t->units, 1), MIN_ROWS);
 }
 
 static bool same_width(const plan *p)
@@ -178,9 +179,41 @@ static void emit_serial_second(sw__emitter *e, plan *p)
     sw__emit_end(e);
 }
 
-static void emit_serial(sw__emitter *e, plan *p)
+/* Of rows that were walked as one, the sums are brought together in pairs. */
+static void emit_unfold(sw__emitter *e, const plan *p)
 {
-    choose_serial(e, p);
+    SW_EACH_REDUCTION(e, j, 0) sw__emit_line(e, "%s s%d[%" PRId64 "];", sw__emit_type(e->k->inst[j].dtype), (int)j,
+                                             p->width);
+    open_columns(e, p, false);
+    SW_EACH_REDUCTION(e, j, 0) sw__emit_line(e, "s%d[l] = %s;", (int)j, serial_total(e, j).s);
+    sw__emit_close(e);
+    const int64_t columns = p->cols / p->fold;
+    for (int64_t n = p->fold, half = (n + 1) / 2; n > 1; n = half, half = (n + 1) / 2) {
+        sw__emit_open(e, "for (i32 l = 0; l < %" PRId64 "; l++)", (n - half) * columns);
+        SW_EACH_REDUCTION(e, j, 0) sw__emit_fold(e, j, sw__emit_label("s%d[l]", (int)j).s,
+                                                 sw__emit_label("s%d[l + %" PRId64 "]", (int)j, half * columns).s);
+        sw__emit_close(e);
+    }
+    sw__emit_open(e, "for (i32 l = 0; l < %" PRId64 "; l++)", columns);
+    SW_EACH_REDUCTION(e, j, 0)
+        sw__emit_line(e, "w%d[part * %" PRId64 "%s + l] = s%d[l];", (int)j, columns, e->u, (int)j);
+    sw__emit_close(e);
+}
+
+static void emit_partials(sw__emitter *e, const plan *p)
+{
+    if (p->fold > 1) {
+        emit_unfold(e, p);
+        return;
+    }
+    open_columns(e, p, true);
+    SW_EACH_REDUCTION(e, j, 0)
+        sw__emit_line(e, "w%d[part * %" PRId64 "%s + column + l] = %s;", (int)j, p->cols, e->u, serial_total(e, j).s);
+    sw__emit_close(e);
+}
+
+static void emit_serial_first(sw__emitter *e, plan *p)
+{
     const int64_t tiles = p->cols / p->last * p->tiles;
     const bool whole = e->parts == 1;
     e->compensate = p->chunk > LIMIT;
@@ -193,14 +226,74 @@ static void emit_serial(sw__emitter *e, plan *p)
     if (whole) {
         emit_serial_finish(e, p);
     } else {
-        open_columns(e, p, true);
-        SW_EACH_REDUCTION(e, j, 0)
-            sw__emit_line(e, "w%d[part * %" PRId64 "%s + column + l] = %s;", (int)j, p->cols, e->u,
-                          serial_total(e, j).s);
-        sw__emit_close(e);
+        emit_partials(e, p);
     }
     sw__emit_end(e);
-    if (!whole) emit_serial_second(e, p);
+}
+
+/* ---- a CPU, few columns: several rows as one, so that they fill a vector -------------------------------------------- */
+
+/* Every access of the domain walks along rows and columns as along one axis. */
+static bool is_dense(const sw__kernel *k)
+{
+    const int64_t last = k->extent[1];
+    for (int32_t j = 0; j < k->n_insts; j++) {
+        const sw__inst *const i = &k->inst[j];
+        if (i->kop == SW_K_GATHER || i->kop == SW_K_INDEX || i->kop == SW_K_RANDOM || i->masked) return false;
+        if (i->kop == SW_K_REDUCE && i->phase != 0) return false;
+        const bool memory = i->kop == SW_K_LOAD || i->kop == SW_K_STORE;
+        if (memory && i->full && i->stride[0] != last * i->stride[1]) return false;
+        if (i->kop == SW_K_LOAD && !i->full && i->stride[1] != 0) return false; /* may be wanted in the walk */
+    }
+    return true;
+}
+
+/* Rows that become one; 1: none do. */
+static int64_t find_fold(const sw__emitter *e, const plan *p)
+{
+    const sw__kernel *const k = e->k;
+    if (k->rank != 2 || k->reduced != 1 || p->cols > NARROW || !is_dense(k)) return 1;
+    for (int64_t f = 2 * WIDE / SW_MAX(p->cols, 1); f > 1; f--)
+        if (f * p->cols % 16 == 0 && p->rows % f == 0 && p->rows / f >= 2 * MIN_ROWS) return f;
+    return 1;
+}
+
+static void fold_rows(sw__kernel *k, int64_t fold)
+{
+    for (int32_t j = 0; j < k->n_insts; j++)
+        if (k->inst[j].full) k->inst[j].stride[0] *= fold;
+    k->extent[0] /= fold;
+    k->extent[1] *= fold;
+}
+
+static sw_status emit_folded(sw__emitter *e, plan *p, int64_t fold)
+{
+    const sw__kernel *const plain = e->k;
+    sw__kernel *folded = NULL;
+    SW_TRY(sw__kernel_clone(plain, &folded));
+    fold_rows(folded, fold);
+    plan f = {.cols = p->cols * fold, .rows = p->rows / fold, .fold = fold};
+    e->k = folded;
+    e->reduced.points = f.rows;
+    choose_serial(e, &f);
+    emit_serial_first(e, &f);
+    e->k = plain;
+    e->reduced.points = p->rows;
+    sw__kernel_free(folded);
+    p->last = p->width = p->cols;
+    p->tiles = 1;
+    emit_serial_second(e, p);
+    return SW_OK;
+}
+
+static sw_status emit_serial(sw__emitter *e, plan *p)
+{
+    const int64_t fold = find_fold(e, p);
+    if (fold > 1) return emit_folded(e, p, fold);
+    choose_serial(e, p);
+    emit_serial_first(e, p);
+    if (e->parts > 1) emit_serial_second(e, p);
+    return SW_OK;
 }
 
 /* ---- a GPU ------------------------------------------------------------------------------------------------------- */
@@ -317,7 +410,7 @@ static void emit_wide(sw__emitter *e, plan *p)
 sw_status sw__emit_columns(sw__emitter *e)
 {
     plan p = { .cols = e->kept.points, .rows = e->reduced.points };
-    if (e->t->serial) emit_serial(e, &p);
+    if (e->t->serial) SW_TRY(emit_serial(e, &p));
     else emit_wide(e, &p);
     e->out->workspace = sw__emit_workspace(e);
     return SW_OK;

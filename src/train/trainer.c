@@ -157,6 +157,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN, .build_later = true};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
     sw_graph_free(g);
+    if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full) return sw__trainer_no_room(t, n);
     SW_TRY(st);
     p->x = sw_program_input(p->program, "x");
     p->y = sw_program_input(p->program, "y");

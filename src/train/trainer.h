@@ -92,6 +92,10 @@ sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t 
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);
 
+/* ---- room.c ---- */
+/* After a training program for n samples found no room on the device: the same error, with the batch that would fit. */
+sw_status sw__trainer_no_room(sw_trainer *t, int64_t n);
+
 /* ---- fit.c ---- */
 /* The figure that decides which epoch is the best: a known one, and one that this data has. After prepare. */
 sw_status sw__fit_check_monitor(const sw_trainer *t, const char *monitor);

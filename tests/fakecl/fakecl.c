@@ -45,6 +45,7 @@ static void start(void)
     state.max_alloc = number("FAKECL_MAX_ALLOC");
     state.no_fp64 = (int)number("FAKECL_NO_FP64");
     state.gpu = (int)number("FAKECL_GPU");
+    state.plain = (int)number("FAKECL_PLAIN");
     const char *const fail = getenv("FAKECL_FAIL"), *const lose = getenv("FAKECL_LOSE");
     const char *const colon = fail != NULL ? strchr(fail, ':') : NULL;
     if (colon != NULL && (size_t)(colon - fail) < sizeof state.fail_name) {
@@ -366,6 +367,8 @@ EXPORT cl_int CL_API_CALL clGetDeviceInfo(cl_device_id d, cl_device_info what, s
     if (what == CL_DEVICE_TYPE && state.gpu) limit(to, size, CL_DEVICE_TYPE_GPU);
     if (what == CL_DEVICE_HOST_UNIFIED_MEMORY && state.gpu) memset(to, 0, size);
     if (what == CL_DEVICE_EXTENSIONS && state.no_fp64) without(to, "cl_khr_fp64");
+    if (what == CL_DEVICE_EXTENSIONS && state.plain) without(to, "cl_khr_fp16");
+    if (what == CL_DEVICE_IMAGE_SUPPORT && state.plain) memset(to, 0, size);
     for (size_t i = 0; what == CL_DEVICE_MAX_WORK_ITEM_SIZES && state.max_group > 0 && i < size / sizeof(size_t); i++)
         if (((size_t *)to)[i] > state.max_group) ((size_t *)to)[i] = state.max_group;
     return code;

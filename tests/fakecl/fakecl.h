@@ -10,14 +10,15 @@ enum { FAKECL_NAMES = 64 };
 
 typedef struct fakecl {
     /* to be set. From the environment at first: FAKECL_FAIL=clCreateBuffer:3:-4, FAKECL_LOSE=100:-2, FAKECL_UNITS,
-     * FAKECL_MAX_GROUP, FAKECL_LOCAL, FAKECL_MEMORY, FAKECL_MAX_ALLOC, FAKECL_NO_FP64, FAKECL_GPU. FAKECL_LIBRARY is the
-     * library that calls are passed on to, instead of libOpenCL.so.1 */
+     * FAKECL_MAX_GROUP, FAKECL_LOCAL, FAKECL_MEMORY, FAKECL_MAX_ALLOC, FAKECL_NO_FP64, FAKECL_GPU, FAKECL_PLAIN.
+     * FAKECL_LIBRARY is the library that calls are passed on to, instead of libOpenCL.so.1 */
     char fail_name[48];     /* the call that fails; "" none */
     long fail_at;           /* its n-th call from now, the first is 1 */
     int fail_code;
     long lose_at;           /* from this call on, counted over all calls from now, every one fails; 0 never */
     int lose_code;
     size_t units, max_group, local, memory, max_alloc; /* what the device says instead; 0: the truth */
+    int plain;              /* neither halves nor images */
     int no_fp64, gpu;       /* gpu: it says that it is one, with memory of its own */
     /* to be read */
     long calls;             /* since the last reset */

@@ -1,7 +1,7 @@
-/* dnn.c: a fake libcudnn.so.9 in front of the real one, which plans without a GPU when the GPU is described to it: so what
- * is accepted, which engines there are and what workspace they want is NVIDIA's own answer. Here every attribute is also
- * kept, a GPU is described as FAKECUDA_SM says, and execution is work in the fake libcuda's streams. The real library:
- * FAKECUDA_CUDNN, else where it was when this was built. FAKECUDA_CUDNN_VERSION: another version is told. */
+/* dnn.c: a fake libcudnn.so.9 in front of the real one, which plans without a GPU when the GPU is described to it: so
+ * what is accepted, which engines there are and what workspace they want is NVIDIA's own answer. Here every attribute
+ * is also kept, a GPU is described as FAKECUDA_SM says, and execution is work in the fake libcuda's streams. The real
+ * library: FAKECUDA_CUDNN, else where it was when this was built. FAKECUDA_CUDNN_VERSION: another version is told. */
 #include "fake_dnn.h"
 #include "gpu_json.h"
 
@@ -12,7 +12,7 @@
 static const char kind_handle[] = "cudnn handle", kind_descriptor[] = "cudnn descriptor";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- the real library -------------------------------------------------------------------------------------------------------- */
+/* ---- the real library -------------------------------------------------------------------------------------------- */
 
 #define REAL_FUNCTIONS(X)                                                                                              \
     X(cudnnGetVersion)                                                                                                 \
@@ -35,7 +35,12 @@ static struct {
 static void open_real(void)
 {
     const char *const wish = getenv("FAKECUDA_CUDNN");
-    void *const l = dlopen(wish != NULL ? wish : FAKECUDA_REAL_CUDNN, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+#ifdef __SANITIZE_ADDRESS__
+    const int deep = 0; /* the sanitizer refuses it */
+#else
+    const int deep = RTLD_DEEPBIND;
+#endif
+    void *const l = dlopen(wish != NULL ? wish : FAKECUDA_REAL_CUDNN, RTLD_NOW | RTLD_LOCAL | deep);
     real.there = l != NULL;
     if (l == NULL) fprintf(stderr, "fakecuda: the real cuDNN is not here: %s\n", dlerror());
 #define REAL_FIND(f) real.there = real.there && fk_link_one(l, #f, &real.f);
@@ -65,13 +70,17 @@ FK_EXPORT const char *cudnnGetErrorString(cudnnStatus_t status)
 
 FK_EXPORT void cudnnGetLastErrorString(char *message, size_t size)
 {
-    if (ready()) real.cudnnGetLastErrorString(message, size);
-    else if (size > 0) *message = '\0';
+    if (ready())
+        real.cudnnGetLastErrorString(message, size);
+    else if (size > 0)
+        *message = '\0';
 }
 
-/* ---- handles ------------------------------------------------------------------------------------------------------------------- */
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
 
-struct cudnnContext { void *stream, *context; };
+struct cudnnContext {
+    void *stream, *context;
+};
 
 FK_EXPORT cudnnStatus_t cudnnCreate(cudnnHandle_t *out)
 {
@@ -101,11 +110,14 @@ FK_EXPORT cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- records ------------------------------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 
 static fk_record *records[1024];
 
-static fk_record **bucket(const void *descriptor) { return &records[(uintptr_t)descriptor / 16 % 1024]; }
+static fk_record **bucket(const void *descriptor)
+{
+    return &records[(uintptr_t)descriptor / 16 % 1024];
+}
 
 fk_record *fk_record_of(void *descriptor)
 {
@@ -132,10 +144,14 @@ static size_t size_of(cudnnBackendAttributeType_t type)
     case CUDNN_TYPE_INT64:
     case CUDNN_TYPE_DOUBLE:
     case CUDNN_TYPE_VOID_PTR:
-    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
-    case CUDNN_TYPE_BOOLEAN: return sizeof(bool);
-    case CUDNN_TYPE_CHAR: return 1;
-    default: return 4; /* enums, float, int32 */
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR:
+        return 8;
+    case CUDNN_TYPE_BOOLEAN:
+        return sizeof(bool);
+    case CUDNN_TYPE_CHAR:
+        return 1;
+    default:
+        return 4; /* enums, float, int32 */
     }
 }
 
@@ -153,10 +169,10 @@ static bool keep(fk_record *r, int name, cudnnBackendAttributeType_t type, int64
     for (int i = 0; i < r->n; i++) {
         if (all[i].name != name) continue;
         free(all[i].bytes);
-        all[i] = (fk_attribute){name, (int)type, n, copy};
+        all[i] = (fk_attribute){ name, (int)type, n, copy };
         return true;
     }
-    all[r->n++] = (fk_attribute){name, (int)type, n, copy};
+    all[r->n++] = (fk_attribute){ name, (int)type, n, copy };
     return true;
 }
 
@@ -173,7 +189,7 @@ static void forget(void *descriptor)
     }
 }
 
-/* ---- descriptors ----------------------------------------------------------------------------------------------------------------- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------- */
 
 FK_EXPORT cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out)
 {
@@ -219,12 +235,14 @@ FK_EXPORT cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descri
 {
     const int code = fk.fail("cudnnBackendSetAttribute");
     if (code != 0) return (cudnnStatus_t)code;
-    if (name == CUDNN_ATTR_DEVICEPROP_HANDLE || name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID) return describe_gpu(descriptor);
+    if (name == CUDNN_ATTR_DEVICEPROP_HANDLE || name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID)
+        return describe_gpu(descriptor);
     pthread_mutex_lock(&lock);
     fk_record *const r = fk_record_of(descriptor);
     const bool good = r != NULL && !r->finished && keep(r, (int)name, type, n, values);
     pthread_mutex_unlock(&lock);
-    if (!good) fk.report("cudnnBackendSetAttribute: attribute %d of a descriptor that is not there or finished", (int)name);
+    if (!good)
+        fk.report("cudnnBackendSetAttribute: attribute %d of a descriptor that is not there or finished", (int)name);
     if (!good) return CUDNN_STATUS_BAD_PARAM;
     return real.cudnnBackendSetAttribute(descriptor, name, type, n, values);
 }
@@ -238,8 +256,9 @@ static void inherit(fk_record *from, int64_t n, void *const *to)
     }
 }
 
-FK_EXPORT cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
-                                                 cudnnBackendAttributeType_t type, int64_t room, int64_t *n, void *values)
+FK_EXPORT cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                                                 cudnnBackendAttributeType_t type, int64_t room, int64_t *n,
+                                                 void *values)
 {
     const int code = fk.fail("cudnnBackendGetAttribute");
     if (code != 0) return (cudnnStatus_t)code;
@@ -254,7 +273,7 @@ FK_EXPORT cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const 
     return st;
 }
 
-/* ---- plans ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 /* Whether an engine rounds f32 for its tensor cores; asked of the real library. */
 static bool rounds(void *config)
@@ -263,11 +282,12 @@ static bool rounds(void *config)
     cudnnBackendNumericalNote_t note[16];
     int64_t n = 0;
     bool found = false;
-    if (real.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS) return false;
-    if (real.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) ==
-            CUDNN_STATUS_SUCCESS &&
-        real.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, 16, &n, note) ==
-            CUDNN_STATUS_SUCCESS)
+    if (real.cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) != CUDNN_STATUS_SUCCESS)
+        return false;
+    if (real.cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
+                                      &engine) == CUDNN_STATUS_SUCCESS &&
+        real.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, 16, &n,
+                                      note) == CUDNN_STATUS_SUCCESS)
         for (int64_t i = 0; i < n && i < 16; i++) found |= note[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
     real.cudnnBackendDestroyDescriptor(engine);
     return found;
@@ -302,17 +322,19 @@ FK_EXPORT cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor
     fk_record *const r = fk_record_of(descriptor);
     if (r != NULL && st == CUDNN_STATUS_SUCCESS) {
         r->finished = true;
-        if (r->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) note_plan(r);
+        if (r->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+            note_plan(r);
         else if (r->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR) {
             const fk_record *const g = fk_record_of(part_of(r, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
             r->graph = g != NULL ? g->graph : NULL;
-        } else fk_graph_note(r);
+        } else
+            fk_graph_note(r);
     }
     pthread_mutex_unlock(&lock);
     return st;
 }
 
-/* ---- execution --------------------------------------------------------------------------------------------------------------------- */
+/* ---- execution --------------------------------------------------------------------------------------------------- */
 
 static bool fill_job(fk_record *plan, fk_record *pack, fk_dnn_job *job)
 {
@@ -321,8 +343,8 @@ static bool fill_job(fk_record *plan, fk_record *pack, fk_dnn_job *job)
     void *const *const pointers = fk_value_of(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &n_pointers);
     void *const *const workspace = fk_value_of(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &n);
     job->graph = plan != NULL ? plan->graph : NULL;
-    if (job->graph == NULL || !plan->finished || pack == NULL || !pack->finished || ids == NULL || n_ids != n_pointers ||
-        n_ids > FK_DNN_TENSORS) {
+    if (job->graph == NULL || !plan->finished || pack == NULL || !pack->finished || ids == NULL ||
+        n_ids != n_pointers || n_ids > FK_DNN_TENSORS) {
         fk.report("cudnnBackendExecute: plan or pack is not finished, or %lld ids for %lld pointers", (long long)n_ids,
                   (long long)n_pointers);
         return false;
@@ -338,7 +360,8 @@ static bool fill_job(fk_record *plan, fk_record *pack, fk_dnn_job *job)
     return fk_dnn_check(job);
 }
 
-FK_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack)
+FK_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
+                                            cudnnBackendDescriptor_t pack)
 {
     void *context = NULL;
     const int code = fk.fail("cudnnBackendExecute");
@@ -357,5 +380,5 @@ FK_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDe
         return CUDNN_STATUS_BAD_PARAM;
     }
     return fk.work(handle->stream, "cudnnBackendExecute", fk_dnn_run, free, job) == 0 ? CUDNN_STATUS_SUCCESS
-                                                                                  : CUDNN_STATUS_EXECUTION_FAILED;
+                                                                                      : CUDNN_STATUS_EXECUTION_FAILED;
 }

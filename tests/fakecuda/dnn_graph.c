@@ -49,7 +49,7 @@ static const fk_record *part(const fk_record *r, int name)
 static fk_tensor tensor(const fk_record *r, int name)
 {
     const fk_record *const t = part(r, name);
-    return t != NULL ? t->tensor : (fk_tensor){.id = -1};
+    return t != NULL ? t->tensor : (fk_tensor){ .id = -1 };
 }
 
 static void note_tensor(fk_record *r)
@@ -58,7 +58,10 @@ static void note_tensor(fk_record *r)
     int64_t n = 0;
     const int type = choice(r, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_FLOAT);
     const bool *const is_virtual = fk_value_of(r, CUDNN_ATTR_TENSOR_IS_VIRTUAL, &n);
-    t->type = type == CUDNN_DATA_DOUBLE ? FK_F64 : type == CUDNN_DATA_HALF ? FK_F16 : type == CUDNN_DATA_BFLOAT16 ? FK_BF16 : FK_F32;
+    t->type = type == CUDNN_DATA_DOUBLE     ? FK_F64
+              : type == CUDNN_DATA_HALF     ? FK_F16
+              : type == CUDNN_DATA_BFLOAT16 ? FK_BF16
+                                            : FK_F32;
     t->is_virtual = is_virtual != NULL && *is_virtual;
     t->id = number(r, CUDNN_ATTR_TENSOR_UNIQUE_ID, -1);
     t->align = number(r, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1);
@@ -78,19 +81,23 @@ static void note_convolution(fk_record *r)
     if (!cross) fk.report("cudnn: a convolution that turns its kernel round");
 }
 
-static const struct { int type; fk_what what; int conv, alpha, beta, x, w, y; } operations[] = {
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, FK_FORWARD, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, FK_DATA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, FK_FILTER,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+static const struct {
+    int type;
+    fk_what what;
+    int conv, alpha, beta, x, w, y;
+} operations[] = {
+    { CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, FK_FORWARD,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y },
+    { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, FK_DATA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY },
+    { CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, FK_FILTER,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY },
 };
 
 static void note_operation(fk_record *r, size_t i)
@@ -116,8 +123,14 @@ static void note_pointwise(fk_record *r)
     r->part.y = tensor(r, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
 }
 
-/* A chain: a convolution, then pointwise ops each on what the one before gave. Two tensors of one id: the library does not
- * notice. */
+static bool same_tensor(const fk_tensor *a, const fk_tensor *b)
+{
+    return a->type == b->type && a->rank == b->rank && a->align == b->align && a->is_virtual == b->is_virtual &&
+           memcmp(a->dim, b->dim, sizeof a->dim) == 0 && memcmp(a->stride, b->stride, sizeof a->stride) == 0;
+}
+
+/* A chain: a convolution, then pointwise ops each on what the one before gave. Two tensors of one id: the library does
+ * not notice. */
 static void check_graph(fk_graph *g)
 {
     const fk_tensor *seen[2 * FK_DNN_OPS + 1];
@@ -125,12 +138,13 @@ static void check_graph(fk_graph *g)
     g->known = g->n > 0 && g->step[0].what <= FK_FILTER;
     for (int i = 0; i < g->n; i++) {
         const fk_step *const s = &g->step[i];
-        const fk_tensor *const own[] = {&s->x, &s->w, &s->y};
-        if (i > 0) g->known = g->known && s->what != FK_UNKNOWN && s->what > FK_FILTER && s->x.id == g->step[i - 1].y.id;
+        const fk_tensor *const own[] = { &s->x, &s->w, &s->y };
+        if (i > 0)
+            g->known = g->known && s->what != FK_UNKNOWN && s->what > FK_FILTER && s->x.id == g->step[i - 1].y.id;
         for (int k = 0; k < 3; k++) {
             if (own[k]->id < 0) continue;
             for (int j = 0; j < n; j++)
-                if (seen[j]->id == own[k]->id && memcmp(seen[j], own[k], sizeof *own[k]) != 0)
+                if (seen[j]->id == own[k]->id && !same_tensor(seen[j], own[k]))
                     fk.report("cudnn: two tensors of a graph have the id %lld", (long long)own[k]->id);
             if (n < 2 * FK_DNN_OPS + 1) seen[n++] = own[k];
         }

@@ -1,10 +1,11 @@
 /* dnn_run.c: computes a graph of the fake cuDNN: a convolution or one of its gradients, then bias and relu. Tensors are
- * copied into dense arrays, channels last (f32; double for f64), where one loop does all three directions; sums are f32. */
+ * copied into dense arrays, channels last (f32; double for f64), where one loop does all three directions; sums are
+ * f32. */
 #include "fake_dnn.h"
 
 #include <stdlib.h>
 
-/* ---- checks when it is called ---------------------------------------------------------------------------------------------- */
+/* ---- checks when it is called ------------------------------------------------------------------------------------ */
 
 static const uint64_t *pointer_of(const fk_dnn_job *job, int64_t id)
 {
@@ -22,8 +23,8 @@ static bool check_tensor(const fk_dnn_job *job, const fk_tensor *t)
         return false;
     }
     if (t->align > 0 && *at % (uint64_t)t->align != 0) {
-        fk.report("cudnnBackendExecute: tensor %lld lies at 0x%llx, which is no multiple of its %lld bytes", (long long)t->id,
-                  (unsigned long long)*at, (long long)t->align);
+        fk.report("cudnnBackendExecute: tensor %lld lies at 0x%llx, which is no multiple of its %lld bytes",
+                  (long long)t->id, (unsigned long long)*at, (long long)t->align);
         return false;
     }
     return true;
@@ -45,22 +46,33 @@ bool fk_dnn_check(const fk_dnn_job *job)
     return good;
 }
 
-/* ---- tensors as dense arrays ----------------------------------------------------------------------------------------------- */
+/* ---- tensors as dense arrays ------------------------------------------------------------------------------------- */
 
 /* [n, s0, s1, s2, c]: always three spatial axes, missing ones first with size 1. Of a weight: [k, t0, t1, t2, c]. */
-typedef struct dense { int64_t n, c, s[3]; double *v; } dense;
+typedef struct dense {
+    int64_t n, c, s[3];
+    double *v;
+} dense;
 
 static dense dense_of(const fk_tensor *t)
 {
-    dense d = {.n = t->dim[0], .c = t->dim[1], .s = {1, 1, 1}};
+    dense d = { .n = t->dim[0], .c = t->dim[1], .s = { 1, 1, 1 } };
     for (int i = 2; i < t->rank; i++) d.s[i - t->rank + 3] = t->dim[i];
     return d;
 }
 
-static int64_t count(const dense *d) { return d->n * d->c * d->s[0] * d->s[1] * d->s[2]; }
+static int64_t count(const dense *d)
+{
+    return d->n * d->c * d->s[0] * d->s[1] * d->s[2];
+}
 
 /* Runs along the axis that lies densest are asked for at once; a whole dense tensor as one. */
-typedef struct walk { const fk_tensor *t; uint64_t at; bool write; char *base; } walk;
+typedef struct walk {
+    const fk_tensor *t;
+    uint64_t at;
+    bool write;
+    char *base;
+} walk;
 
 static bool is_packed(const fk_tensor *t)
 {
@@ -82,9 +94,9 @@ static char *element(const walk *w, int64_t offset, const char *who)
 /* From memory into d, or (write) from d into memory. */
 static bool copy(const fk_tensor *t, uint64_t at, bool write, dense *d, const char *who)
 {
-    walk w = {t, at, write, NULL};
+    walk w = { t, at, write, NULL };
     const int sp = t->rank - 2;
-    int64_t st[3] = {0};
+    int64_t st[3] = { 0 };
     for (int i = 0; i < sp; i++) st[i + 3 - sp] = t->stride[2 + i];
     if (is_packed(t)) {
         w.base = fk.map(at, (size_t)count(d) * fk_size(t->type), write, who);
@@ -99,8 +111,10 @@ static bool copy(const fk_tensor *t, uint64_t at, bool write, dense *d, const ch
                         const int64_t offset = n * t->stride[0] + c * t->stride[1] + a * st[0] + b * st[1] + e * st[2];
                         char *const p = element(&w, offset, who);
                         if (p == NULL) return false;
-                        if (write) fk_store(t->type, p, *v);
-                        else *v = fk_load(t->type, p);
+                        if (write)
+                            fk_store(t->type, p, *v);
+                        else
+                            *v = fk_load(t->type, p);
                     }
     return true;
 }
@@ -114,14 +128,19 @@ static bool fetch(const fk_dnn_job *job, const fk_tensor *t, dense *d, const cha
     return true;
 }
 
-/* ---- the convolution --------------------------------------------------------------------------------------------------------- */
+/* ---- the convolution --------------------------------------------------------------------------------------------- */
 
-typedef struct conv { const fk_step *s; dense x, w, y; bool wide; int64_t stride[3], dilation[3], pre[3]; } conv;
+typedef struct conv {
+    const fk_step *s;
+    dense x, w, y;
+    bool wide;
+    int64_t stride[3], dilation[3], pre[3];
+} conv;
 
 /* Sums of a channel's products, then rounded to what sums are kept in. */
 static double sum_of(const double *a, const double *b, int64_t n)
 {
-    double d[4] = {0};
+    double d[4] = { 0 };
     int64_t i = 0;
     for (; i + 4 <= n; i += 4)
         for (int e = 0; e < 4; e++) d[e] += a[i + e] * b[i + e];
@@ -180,11 +199,11 @@ static void convolve(const conv *c, fk_what what)
                 for (q[2] = 0; q[2] < c->y.s[2]; q[2]++) at_place(c, n, q, what);
 }
 
-/* ---- the graph ----------------------------------------------------------------------------------------------------------------- */
+/* ---- the graph --------------------------------------------------------------------------------------------------- */
 
 static bool run_pointwise(const fk_dnn_job *job, const fk_step *s, dense *y)
 {
-    dense bias = {0};
+    dense bias = { 0 };
     bool good = true;
     if (s->what == FK_ADD) {
         fk_dnn_job exact = *job;
@@ -199,9 +218,9 @@ static bool run_pointwise(const fk_dnn_job *job, const fk_step *s, dense *y)
 
 static bool run_convolution(const fk_dnn_job *job, const fk_step *s, conv *c)
 {
-    static const char *const names[] = {"cudnn: x", "cudnn: w", "cudnn: y"};
-    const fk_tensor *const tensors[] = {&s->x, &s->w, &s->y};
-    dense *const parts[] = {&c->x, &c->w, &c->y};
+    static const char *const names[] = { "cudnn: x", "cudnn: w", "cudnn: y" };
+    const fk_tensor *const tensors[] = { &s->x, &s->w, &s->y };
+    dense *const parts[] = { &c->x, &c->w, &c->y };
     const int result = s->what == FK_FORWARD ? 2 : s->what == FK_DATA ? 0 : 1;
     c->s = s;
     c->wide = s->x.type == FK_F64;
@@ -232,12 +251,14 @@ void fk_dnn_run(void *data)
     const fk_dnn_job *const job = data;
     const fk_graph *const g = job->graph;
     const fk_step *const first = &g->step[0], *const last = &g->step[g->n - 1];
-    conv c = {0};
+    conv c = { 0 };
     bool good = run_convolution(job, first, &c);
     dense *const out = first->what == FK_FORWARD ? &c.y : first->what == FK_DATA ? &c.x : &c.w;
     for (int i = 1; i < g->n && good; i++) good = run_pointwise(job, &g->step[i], out);
-    const fk_tensor *const to = g->n > 1 ? &last->y : first->what == FK_FORWARD ? &first->y : first->what == FK_DATA ? &first->x
-                                                                                                               : &first->w;
+    const fk_tensor *const to = g->n > 1                    ? &last->y
+                                : first->what == FK_FORWARD ? &first->y
+                                : first->what == FK_DATA    ? &first->x
+                                                            : &first->w;
     if (good) copy(to, *pointer_of(job, to->id), true, out, "cudnn: result");
     free(c.x.v);
     free(c.w.v);

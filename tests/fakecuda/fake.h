@@ -15,6 +15,7 @@
  *   FAKECUDA_INSTRUCTIONS=n   of a block, after which it is taken for a hang
  *   FAKECUDA_OPERATIONS=n     of a stream, after which all are run and clocks begin anew; millions, if not set
  *   FAKECUDA_TOOLKIT=folder   where the real NVRTC is, before CUDA_HOME and CUDA_PATH
+ *   FAKECUDA_NVRTC_ARCHS=75,… compute capabilities that NVRTC compiles for, of those that it can
  *   FAKECUDA_TEMPERATURE, _POWER (milliwatts), _UTILIZATION, _REASONS (bits): what NVML tells */
 #ifndef FAKECUDA_FAKE_H
 #define FAKECUDA_FAKE_H

@@ -10,7 +10,7 @@
 
 enum { FK_DNN_AXES = 5, FK_DNN_OPS = 4, FK_DNN_TENSORS = 8 };
 
-/* ---- a finished graph ---------------------------------------------------------------------------------------------------- */
+/* ---- a finished graph -------------------------------------------------------------------------------------------- */
 
 typedef struct fk_tensor {
     int64_t id, align, dim[FK_DNN_AXES], stride[FK_DNN_AXES];
@@ -35,9 +35,13 @@ typedef struct fk_graph {
     bool known; /* the executor can do it */
 } fk_graph;
 
-/* ---- what was set, by descriptor -------------------------------------------------------------------------------------------- */
+/* ---- what was set, by descriptor --------------------------------------------------------------------------------- */
 
-typedef struct fk_attribute { int name, type; int64_t n; unsigned char *bytes; } fk_attribute;
+typedef struct fk_attribute {
+    int name, type;
+    int64_t n;
+    unsigned char *bytes;
+} fk_attribute;
 typedef struct fk_record {
     struct fk_record *next;
     void *descriptor;
@@ -49,7 +53,7 @@ typedef struct fk_record {
     fk_tensor tensor; /* of a finished tensor */
     fk_step part;     /* of a finished convolution, pointwise, operation */
     int64_t workspace;
-    bool tf32;        /* of a plan: its engine rounds f32 */
+    bool tf32; /* of a plan: its engine rounds f32 */
 } fk_record;
 
 fk_record *fk_record_of(void *descriptor); /* NULL: none */
@@ -59,7 +63,7 @@ const void *fk_value_of(const fk_record *r, int name, int64_t *n);
 /* Notes what a descriptor says that was just finished; reports what cuDNN does not notice. */
 void fk_graph_note(fk_record *r);
 
-/* ---- running ---------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 typedef struct fk_dnn_job {
     const fk_graph *graph;

@@ -24,7 +24,10 @@ typedef struct fk_lt_layout {
     int64_t step;
 } fk_lt_layout;
 
-typedef struct fk_lt_problem { fk_lt_desc desc; fk_lt_layout layout[4]; } fk_lt_problem; /* A, B, C, D */
+typedef struct fk_lt_problem {
+    fk_lt_desc desc;
+    fk_lt_layout layout[4];
+} fk_lt_problem; /* A, B, C, D */
 
 typedef struct fk_lt_job {
     fk_lt_problem p;

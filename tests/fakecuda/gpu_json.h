@@ -1,5 +1,5 @@
-/* gpu_json.h: a GPU of gpus.c as cuDNN wants it described: the JSON of a DEVICEPROP descriptor, as version 9.19 writes and
- * reads it. Used by the fake cuDNN and by the tests that plan without a GPU. */
+/* gpu_json.h: a GPU of gpus.c as cuDNN wants it described: the JSON of a DEVICEPROP descriptor, as version 9.19 writes
+ * and reads it. Used by the fake cuDNN and by the tests that plan without a GPU. */
 #ifndef FAKECUDA_GPU_JSON_H
 #define FAKECUDA_GPU_JSON_H
 

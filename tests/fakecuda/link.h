@@ -1,5 +1,5 @@
-/* link.h: fake.h's functions for a fake library that is not linked with the fake libcuda but finds it in the process, as
- * NVIDIA's libraries find the driver. fk_link() first; without the fake libcuda it is false. */
+/* link.h: fake.h's functions for a fake library that is not linked with the fake libcuda but finds it in the process,
+ * as NVIDIA's libraries find the driver. fk_link() first; without the fake libcuda it is false. */
 #ifndef FAKECUDA_LINK_H
 #define FAKECUDA_LINK_H
 

@@ -1,6 +1,7 @@
-/* lt.c: a fake libcublasLt.so.13: the functions that swoop calls, with the library's rules about descriptors, alignment,
- * workspace and epilogues; products run as work in the fake libcuda's streams (lt_run.c). FAKECUDA_REFUSE=seed: about a
- * third of all problems are refused with NOT_SUPPORTED, always the same ones. FAKECUDA_CUBLASLT: another version. */
+/* lt.c: a fake libcublasLt.so.13: the functions that swoop calls, with the library's rules about descriptors,
+ * alignment, workspace and epilogues; products run as work in the fake libcuda's streams (lt_run.c).
+ * FAKECUDA_REFUSE=seed: about a third of all problems are refused with NOT_SUPPORTED, always the same ones.
+ * FAKECUDA_CUBLASLT: another version. */
 #include "fake_lt.h"
 
 #include <dlfcn.h>
@@ -10,9 +11,12 @@
 static const char kind_handle[] = "cublasLt handle", kind_desc[] = "cublasLt desc", kind_layout[] = "cublasLt layout",
                   kind_preference[] = "cublasLt preference";
 
-typedef struct preference { uint64_t workspace; uint32_t schemes, align[4]; } preference;
+typedef struct preference {
+    uint64_t workspace;
+    uint32_t schemes, align[4];
+} preference;
 
-/* ---- library ------------------------------------------------------------------------------------------------------------- */
+/* ---- library ----------------------------------------------------------------------------------------------------- */
 
 FK_EXPORT size_t cublasLtGetVersion(void)
 {
@@ -23,13 +27,20 @@ FK_EXPORT size_t cublasLtGetVersion(void)
 FK_EXPORT const char *cublasLtGetStatusString(cublasStatus_t status)
 {
     switch (status) {
-    case CUBLAS_STATUS_SUCCESS: return "CUBLAS_STATUS_SUCCESS";
-    case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
-    case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
-    case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-    case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
-    case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
-    default: return "unknown";
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+        return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return "CUBLAS_STATUS_ALLOC_FAILED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+        return "CUBLAS_STATUS_EXECUTION_FAILED";
+    default:
+        return "unknown";
     }
 }
 
@@ -47,8 +58,8 @@ static cublasStatus_t drop(const char *kind, void *p)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* The real cuDNN behind the fake one finds this library too, for engines of its own: it is told what the real cuBLASLt says
- * where there is no GPU, and plans as it does then. */
+/* The real cuDNN behind the fake one finds this library too, for engines of its own: it is told what the real cuBLASLt
+ * says where there is no GPU, and plans as it does then. */
 static bool from_cudnn(const void *caller)
 {
     Dl_info info;
@@ -66,13 +77,22 @@ FK_EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
     return *handle != NULL ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
 }
 
-FK_EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return drop(kind_handle, handle); }
+FK_EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
+{
+    return drop(kind_handle, handle);
+}
 
-/* ---- attributes ---------------------------------------------------------------------------------------------------------- */
+/* ---- attributes -------------------------------------------------------------------------------------------------- */
 
 /* Where an attribute is in a struct, and how large. */
-typedef struct place { int name; size_t at, size; } place;
-#define PLACE(name, type, field) {name, offsetof(type, field), sizeof(((type *)0)->field)}
+typedef struct place {
+    int name;
+    size_t at, size;
+} place;
+#define PLACE(name, type, field)                                                                                       \
+    {                                                                                                                  \
+        name, offsetof(type, field), sizeof(((type *)0)->field)                                                        \
+    }
 
 static const place desc_places[] = {
     PLACE(CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, fk_lt_desc, compute),
@@ -106,7 +126,8 @@ static void *find(const place *places, size_t n, void *object, int name, size_t 
 {
     for (size_t i = 0; i < n; i++)
         if (places[i].name == name && places[i].size == size && object != NULL) return (char *)object + places[i].at;
-    if (fk_link()) fk.report("cublasLt: attribute %d of %zu bytes: not known to the fake, or of another size", name, size);
+    if (fk_link())
+        fk.report("cublasLt: attribute %d of %zu bytes: not known to the fake, or of another size", name, size);
     return NULL;
 }
 
@@ -118,7 +139,8 @@ static cublasStatus_t set(const place *places, size_t n, void *object, int name,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static cublasStatus_t get(const place *places, size_t n, void *object, int name, void *value, size_t size, size_t *written)
+static cublasStatus_t get(const place *places, size_t n, void *object, int name, void *value, size_t size,
+                          size_t *written)
 {
     const void *const from = find(places, n, object, name, size);
     if (from == NULL || value == NULL) return CUBLAS_STATUS_INVALID_VALUE;
@@ -129,7 +151,8 @@ static cublasStatus_t get(const place *places, size_t n, void *object, int name,
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-FK_EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+FK_EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                                  cudaDataType_t scale)
 {
     if (!fk_link()) return CUBLAS_STATUS_NOT_INITIALIZED;
     const int code = fk.fail("cublasLtMatmulDescCreate");
@@ -144,7 +167,10 @@ FK_EXPORT cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cub
     return CUBLAS_STATUS_SUCCESS;
 }
 
-FK_EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { return drop(kind_desc, d); }
+FK_EXPORT cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
+{
+    return drop(kind_desc, d);
+}
 
 FK_EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name,
                                                         const void *value, size_t size)
@@ -158,8 +184,8 @@ FK_EXPORT cublasStatus_t cublasLtMatmulDescGetAttribute(cublasLtMatmulDesc_t d, 
     return get(desc_places, COUNT(desc_places), d, (int)name, value, size, written);
 }
 
-FK_EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols,
-                                                    int64_t ld)
+FK_EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
+                                                    uint64_t cols, int64_t ld)
 {
     if (!fk_link()) return CUBLAS_STATUS_NOT_INITIALIZED;
     const int code = fk.fail("cublasLtMatrixLayoutCreate");
@@ -179,16 +205,21 @@ FK_EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-FK_EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) { return drop(kind_layout, l); }
+FK_EXPORT cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
+{
+    return drop(kind_layout, l);
+}
 
-FK_EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name,
-                                                          const void *value, size_t size)
+FK_EXPORT cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                          cublasLtMatrixLayoutAttribute_t name, const void *value,
+                                                          size_t size)
 {
     return set(layout_places, COUNT(layout_places), l, (int)name, value, size);
 }
 
-FK_EXPORT cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name,
-                                                          void *value, size_t size, size_t *written)
+FK_EXPORT cublasStatus_t cublasLtMatrixLayoutGetAttribute(cublasLtMatrixLayout_t l,
+                                                          cublasLtMatrixLayoutAttribute_t name, void *value,
+                                                          size_t size, size_t *written)
 {
     return get(layout_places, COUNT(layout_places), l, (int)name, value, size, written);
 }
@@ -204,19 +235,25 @@ FK_EXPORT cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference
     return CUBLAS_STATUS_SUCCESS;
 }
 
-FK_EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return drop(kind_preference, p); }
+FK_EXPORT cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
+{
+    return drop(kind_preference, p);
+}
 
 FK_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
-                                                              cublasLtMatmulPreferenceAttributes_t name, const void *value,
-                                                              size_t size)
+                                                              cublasLtMatmulPreferenceAttributes_t name,
+                                                              const void *value, size_t size)
 {
     return set(preference_places, COUNT(preference_places), p, (int)name, value, size);
 }
 
-/* ---- algorithms ---------------------------------------------------------------------------------------------------------- */
+/* ---- algorithms -------------------------------------------------------------------------------------------------- */
 
 /* What an algorithm of the fake's holds, in the eight words that callers copy. */
-typedef struct algo { uint64_t magic, problem, workspace; uint32_t align[4], bias_align, unused[5]; } algo;
+typedef struct algo {
+    uint64_t magic, problem, workspace;
+    uint32_t align[4], bias_align, unused[5];
+} algo;
 _Static_assert(sizeof(algo) == sizeof(cublasLtMatmulAlgo_t), "an algorithm is eight words");
 enum { MAGIC = 0x4C7A160 };
 
@@ -243,7 +280,7 @@ static fk_lt_problem problem_of(void *desc, void *a, void *b, void *c, void *d)
     fk_lt_problem p;
     memset(&p, 0, sizeof p);
     memcpy(&p.desc, desc, sizeof p.desc);
-    const void *const from[4] = {a, b, c, d};
+    const void *const from[4] = { a, b, c, d };
     for (int i = 0; i < 4; i++) memcpy(&p.layout[i], from[i], sizeof p.layout[i]);
     return p;
 }
@@ -254,12 +291,16 @@ static bool refused(uint64_t hash)
     return seed != NULL && *seed != '\0' && mix(hash, strtoull(seed, NULL, 10)) % 3 == 0;
 }
 
-static uint32_t low_bit(uint64_t v) { return (uint32_t)((v | 256) & (~(v | 256) + 1)); }
+static uint32_t low_bit(uint64_t v)
+{
+    return (uint32_t)((v | 256) & (~(v | 256) + 1));
+}
 
 /* Tensor cores of 16-bit types want 16 bytes; below that there are slower algorithms, which want an element. */
-static void describe_algo(const fk_lt_problem *p, const preference *pref, uint64_t hash, cublasLtMatmulHeuristicResult_t *r)
+static void describe_algo(const fk_lt_problem *p, const preference *pref, uint64_t hash,
+                          cublasLtMatmulHeuristicResult_t *r)
 {
-    algo a = {.magic = MAGIC, .problem = hash, .workspace = hash % 4 * 8192};
+    algo a = { .magic = MAGIC, .problem = hash, .workspace = hash % 4 * 8192 };
     if (a.workspace > pref->workspace) a.workspace = 0;
     for (int i = 0; i < 4; i++) a.align[i] = pref->align[i] < 16 ? pref->align[i] : 16;
     a.bias_align = low_bit((uint64_t)(uintptr_t)p->desc.bias);
@@ -296,9 +337,11 @@ FK_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     return CUBLAS_STATUS_SUCCESS;
 }
 
-FK_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                                 const cublasLtMatmulAlgo_t *given, cublasLtMatmulHeuristicResult_t *result)
+FK_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                                 cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                                 cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                                 const cublasLtMatmulAlgo_t *given,
+                                                 cublasLtMatmulHeuristicResult_t *result)
 {
     algo held;
     (void)handle;
@@ -311,7 +354,7 @@ FK_EXPORT cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublas
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- the product --------------------------------------------------------------------------------------------------------- */
+/* ---- the product ------------------------------------------------------------------------------------------------- */
 
 static cublasStatus_t misuse(const char *what, uint64_t have, uint64_t need)
 {
@@ -320,13 +363,15 @@ static cublasStatus_t misuse(const char *what, uint64_t have, uint64_t need)
 }
 
 /* What the library would answer with INVALID_VALUE, or, worse, compute wrongly. */
-static cublasStatus_t check_call(const fk_lt_problem *p, const algo *a, const uint64_t at[4], const void *workspace, size_t bytes)
+static cublasStatus_t check_call(const fk_lt_problem *p, const algo *a, const uint64_t at[4], const void *workspace,
+                                 size_t bytes)
 {
-    static const char *const names[] = {"alignment of A", "alignment of B", "alignment of C", "alignment of D"};
+    static const char *const names[] = { "alignment of A", "alignment of B", "alignment of C", "alignment of D" };
     if (a->magic != MAGIC) return misuse("this is no algorithm of the heuristic's", 0, 1);
     if (a->problem != hash_of(p)) return misuse("the algorithm is another problem's", a->problem, hash_of(p));
     if (bytes < a->workspace) return misuse("bytes of workspace", bytes, a->workspace);
-    if (a->workspace > 0 && low_bit((uint64_t)(uintptr_t)workspace) < 16) return misuse("alignment of the workspace", 1, 16);
+    if (a->workspace > 0 && low_bit((uint64_t)(uintptr_t)workspace) < 16)
+        return misuse("alignment of the workspace", 1, 16);
     for (int i = 0; i < 4; i++)
         if (low_bit(at[i]) < a->align[i]) return misuse(names[i], low_bit(at[i]), a->align[i]);
     if (p->desc.epilogue & CUBLASLT_EPILOGUE_BIAS && low_bit((uint64_t)(uintptr_t)p->desc.bias) < a->bias_align)
@@ -334,15 +379,17 @@ static cublasStatus_t check_call(const fk_lt_problem *p, const algo *a, const ui
     return CUBLAS_STATUS_SUCCESS;
 }
 
-FK_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
-                                        cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
-                                        const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
-                                        cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *given, void *workspace,
-                                        size_t bytes, cudaStream_t stream)
+FK_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                                        const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                                        cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                                        cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
+                                        const cublasLtMatmulAlgo_t *given, void *workspace, size_t bytes,
+                                        cudaStream_t stream)
 {
     void *context = NULL;
-    algo held = {0};
-    if (!fk_link() || handle == NULL || fk.current(&context) != 0 || context == NULL) return CUBLAS_STATUS_NOT_INITIALIZED;
+    algo held = { 0 };
+    if (!fk_link() || handle == NULL || fk.current(&context) != 0 || context == NULL)
+        return CUBLAS_STATUS_NOT_INITIALIZED;
     const int code = fk.fail("cublasLtMatmul");
     if (code != 0) return (cublasStatus_t)code;
     if (given == NULL) return misuse("no algorithm", 0, 1);
@@ -350,7 +397,7 @@ FK_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
     fk_lt_job *const job = calloc(1, sizeof *job);
     if (job == NULL) return CUBLAS_STATUS_ALLOC_FAILED;
     job->p = problem_of(desc, a_layout, b_layout, c_layout, d_layout);
-    const uint64_t at[4] = {(uintptr_t)a, (uintptr_t)b, (uintptr_t)c, (uintptr_t)d};
+    const uint64_t at[4] = { (uintptr_t)a, (uintptr_t)b, (uintptr_t)c, (uintptr_t)d };
     memcpy(job->at, at, sizeof at);
     job->workspace = (uintptr_t)workspace;
     job->workspace_bytes = held.workspace;
@@ -362,5 +409,6 @@ FK_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
         free(job);
         return st;
     }
-    return fk.work(stream, "cublasLtMatmul", fk_lt_run, free, job) == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+    return fk.work(stream, "cublasLtMatmul", fk_lt_run, free, job) == 0 ? CUBLAS_STATUS_SUCCESS
+                                                                        : CUBLAS_STATUS_EXECUTION_FAILED;
 }

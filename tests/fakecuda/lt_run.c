@@ -1,11 +1,17 @@
-/* lt_run.c: the rules and the arithmetic of the fake cuBLASLt: D = act(alpha op(A) op(B) + beta C + bias), columns first.
- * Matrices are read into f32 (f64: double), TF32 and 16-bit types as they are rounded; sums are kept in f32. */
+/* lt_run.c: the rules and the arithmetic of the fake cuBLASLt: D = act(alpha op(A) op(B) + beta C + bias), columns
+ * first. Matrices are read into f32 (f64: double), TF32 and 16-bit types as they are rounded; sums are kept in f32. */
 #include "fake_lt.h"
 
 #include <stdlib.h>
 
-static const struct { uint32_t type; fk_type t; } types[] = {
-    {CUDA_R_32F, FK_F32}, {CUDA_R_64F, FK_F64}, {CUDA_R_16F, FK_F16}, {CUDA_R_16BF, FK_BF16},
+static const struct {
+    uint32_t type;
+    fk_type t;
+} types[] = {
+    { CUDA_R_32F, FK_F32 },
+    { CUDA_R_64F, FK_F64 },
+    { CUDA_R_16F, FK_F16 },
+    { CUDA_R_16BF, FK_BF16 },
 };
 
 fk_type fk_lt_type(uint32_t type)
@@ -15,20 +21,24 @@ fk_type fk_lt_type(uint32_t type)
     return FK_F32;
 }
 
-/* ---- rules --------------------------------------------------------------------------------------------------------------- */
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 static bool known_types(const fk_lt_problem *p)
 {
-    static const struct { uint32_t type; int32_t compute, scale; } allowed[] = {
-        {CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F},  {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F},
-        {CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F},  {CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F},
-        {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F},
+    static const struct {
+        uint32_t type;
+        int32_t compute, scale;
+    } allowed[] = {
+        { CUDA_R_32F, CUBLAS_COMPUTE_32F, CUDA_R_32F },  { CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32, CUDA_R_32F },
+        { CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F },  { CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F },
+        { CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F },
     };
     bool good = false;
     for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++)
         good |= allowed[i].type == p->layout[3].type && allowed[i].compute == p->desc.compute &&
                 allowed[i].scale == p->desc.scale;
-    for (int i = 0; i < 4; i++) good &= p->layout[i].type == p->layout[3].type && p->layout[i].order == CUBLASLT_ORDER_COL;
+    for (int i = 0; i < 4; i++)
+        good &= p->layout[i].type == p->layout[3].type && p->layout[i].order == CUBLASLT_ORDER_COL;
     return good;
 }
 
@@ -42,20 +52,23 @@ cublasStatus_t fk_lt_check(const fk_lt_problem *p)
     for (int i = 0; i < 4; i++) good &= l[i].ld >= (int64_t)l[i].rows && l[i].batches == d->batches;
     good &= d->batches == 1 || d->step != 0;
     if (!good) {
-        fk.report("cublasLt: matrices that do not fit: A %llu x %llu, B %llu x %llu, D %llu x %llu, leading %lld, %lld, %lld, "
-                  "batches %d, %d, %d", (unsigned long long)m, (unsigned long long)k, (unsigned long long)kb,
-                  (unsigned long long)n, (unsigned long long)d->rows, (unsigned long long)d->cols, (long long)l[0].ld,
-                  (long long)l[1].ld, (long long)d->ld, l[0].batches, l[1].batches, d->batches);
+        fk.report("cublasLt: matrices that do not fit: A %llu x %llu, B %llu x %llu, D %llu x %llu, leading %lld, "
+                  "%lld, %lld, "
+                  "batches %d, %d, %d",
+                  (unsigned long long)m, (unsigned long long)k, (unsigned long long)kb, (unsigned long long)n,
+                  (unsigned long long)d->rows, (unsigned long long)d->cols, (long long)l[0].ld, (long long)l[1].ld,
+                  (long long)d->ld, l[0].batches, l[1].batches, d->batches);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     const uint32_t e = p->desc.epilogue;
     const bool simple = e == CUBLASLT_EPILOGUE_DEFAULT || e == CUBLASLT_EPILOGUE_RELU || e == CUBLASLT_EPILOGUE_BIAS ||
                         e == CUBLASLT_EPILOGUE_RELU_BIAS;
-    return known_types(p) && simple && p->desc.bias_type == -1 && p->desc.pointer_mode == 0 ? CUBLAS_STATUS_SUCCESS
-                                                                                           : CUBLAS_STATUS_NOT_SUPPORTED;
+    return known_types(p) && simple && p->desc.bias_type == -1 && p->desc.pointer_mode == 0
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* ---- arithmetic ---------------------------------------------------------------------------------------------------------- */
+/* ---- arithmetic -------------------------------------------------------------------------------------------------- */
 
 static uint64_t of_batch(const fk_lt_layout *l, uint64_t at, int z, size_t size)
 {
@@ -83,8 +96,8 @@ static bool read_matrix(const fk_lt_layout *l, uint64_t at, bool transposed, boo
 
 static double dot(const double *a, const double *b, uint64_t k, bool wide)
 {
-    double d[4] = {0};
-    float f[8] = {0};
+    double d[4] = { 0 };
+    float f[8] = { 0 };
     uint64_t i = 0;
     if (wide) {
         for (; i + 4 <= k; i += 4)
@@ -110,7 +123,8 @@ static bool write_column(const fk_lt_job *job, uint64_t j, int z, const double *
     char *const out = fk.map(d_at, d->rows * size, true, "cublasLtMatmul: D");
     if (out == NULL || (job->beta != 0 && old == NULL)) return false;
     for (uint64_t i = 0; i < d->rows; i++) {
-        double v = job->alpha * sums[i] + (old != NULL ? job->beta * fk_load(t, old + i * size) : 0) + (bias ? bias[i] : 0);
+        double v =
+            job->alpha * sums[i] + (old != NULL ? job->beta * fk_load(t, old + i * size) : 0) + (bias ? bias[i] : 0);
         if (job->p.desc.epilogue & CUBLASLT_EPILOGUE_RELU) v = v > 0 ? v : 0; /* as CUDA's fmax: NaN becomes 0 */
         fk_store(t, out + i * size, v);
     }
@@ -150,7 +164,8 @@ void fk_lt_run(void *data)
         good = w != NULL;
     }
     if (good && biased) {
-        const char *const from = fk.map((uintptr_t)job->p.desc.bias, d->rows * fk_size(t), false, "cublasLtMatmul: bias");
+        const char *const from =
+            fk.map((uintptr_t)job->p.desc.bias, d->rows * fk_size(t), false, "cublasLtMatmul: bias");
         good = from != NULL;
         for (uint64_t i = 0; good && i < d->rows; i++) bias[i] = fk_load(t, from + i * fk_size(t));
     }

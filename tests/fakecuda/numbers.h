@@ -1,5 +1,5 @@
-/* numbers.h: elements of f32, f64, f16, bf16 in memory as doubles and back, as the fake cuBLASLt and cuDNN read and write
- * them, and what tensor cores make of an f32. */
+/* numbers.h: elements of f32, f64, f16, bf16 in memory as doubles and back, as the fake cuBLASLt and cuDNN read and
+ * write them, and what tensor cores make of an f32. */
 #ifndef FAKECUDA_NUMBERS_H
 #define FAKECUDA_NUMBERS_H
 
@@ -9,7 +9,10 @@
 
 typedef enum fk_type { FK_F32, FK_F64, FK_F16, FK_BF16 } fk_type;
 
-static inline size_t fk_size(fk_type t) { return t == FK_F64 ? 8 : t == FK_F32 ? 4 : 2; }
+static inline size_t fk_size(fk_type t)
+{
+    return t == FK_F64 ? 8 : t == FK_F32 ? 4 : 2;
+}
 
 static inline float fk_bits_f32(uint32_t bits)
 {
@@ -33,13 +36,18 @@ static inline uint32_t fk_round_bits(uint32_t bits, int drop)
     return (bits + half) >> drop << drop;
 }
 
-static inline float fk_tf32(float f) { return fk_bits_f32(fk_round_bits(fk_f32_bits(f), 13)); }
+static inline float fk_tf32(float f)
+{
+    return fk_bits_f32(fk_round_bits(fk_f32_bits(f), 13));
+}
 
 static inline float fk_from_f16(uint16_t h)
 {
     const int e = h >> 10 & 31;
     const float f = (float)(h & 1023);
-    const float v = e == 31 ? (f != 0 ? (float)NAN : (float)INFINITY) : e == 0 ? ldexpf(f, -24) : ldexpf(f + 1024, e - 25);
+    const float v = e == 31  ? (f != 0 ? (float)NAN : (float)INFINITY)
+                    : e == 0 ? ldexpf(f, -24)
+                             : ldexpf(f + 1024, e - 25);
     return h & 0x8000 ? -v : v;
 }
 
@@ -51,8 +59,9 @@ static inline uint16_t fk_to_f16(float v)
     if (isnan(v)) return sign | 0x7E00;
     if (a >= 65520.0f) return sign | 0x7C00;
     frexpf(a, &e);
-    if (e < -13 || a == 0) return sign | (uint16_t)nearbyintf(ldexpf(a, 24)); /* one too many makes the next exponent: as it should */
-    const long m = (long)nearbyintf(ldexpf(a, 11 - e)); /* 1024 to 2048 */
+    if (e < -13 || a == 0)
+        return sign | (uint16_t)nearbyintf(ldexpf(a, 24)); /* one too many makes the next exponent: as it should */
+    const long m = (long)nearbyintf(ldexpf(a, 11 - e));    /* 1024 to 2048 */
     return (uint16_t)(sign | (uint16_t)(((e + 14) << 10) + (m - 1024)));
 }
 

@@ -85,8 +85,6 @@ static nvrtcResult told(const char *name)
     }
 
 PASS(nvrtcVersion, (int *major, int *minor), (major, minor))
-PASS(nvrtcGetNumSupportedArchs, (int *n), (n))
-PASS(nvrtcGetSupportedArchs, (int *archs), (archs))
 PASS(nvrtcCreateProgram,
      (nvrtcProgram *program, const char *text, const char *name, int n, const char *const *headers,
       const char *const *names),
@@ -99,6 +97,53 @@ PASS(nvrtcGetPTXSize, (nvrtcProgram program, size_t *bytes), (program, bytes))
 PASS(nvrtcGetPTX, (nvrtcProgram program, char *ptx), (program, ptx))
 PASS(nvrtcAddNameExpression, (nvrtcProgram program, const char *name), (program, name))
 PASS(nvrtcGetLoweredName, (nvrtcProgram program, const char *name, const char **lowered), (program, name, lowered))
+
+/* FAKECUDA_NVRTC_ARCHS ("75,80") leaves others out, as an older or a newer NVRTC does. */
+static bool is_left(int arch)
+{
+    const char *text = getenv("FAKECUDA_NVRTC_ARCHS");
+    if (text == NULL || *text == '\0') return true;
+    for (char *end; *text != '\0'; text = *end == ',' ? end + 1 : end) {
+        if (strtol(text, &end, 10) == arch) return true;
+        if (end == text) return false;
+    }
+    return false;
+}
+
+/* archs NULL: they are only counted. */
+static nvrtcResult supported(int *n, int *archs)
+{
+    int all[256];
+    nvrtcResult (*count)(int *), (*list)(int *);
+    void *const symbols[] = { find("nvrtcGetNumSupportedArchs"), find("nvrtcGetSupportedArchs") };
+    if (symbols[0] == NULL || symbols[1] == NULL) return NVRTC_ERROR_INTERNAL_ERROR;
+    memcpy(&count, &symbols[0], sizeof count);
+    memcpy(&list, &symbols[1], sizeof list);
+    int found = 0;
+    nvrtcResult code = count(&found);
+    if (code == NVRTC_SUCCESS && found > 256) code = NVRTC_ERROR_INTERNAL_ERROR;
+    if (code == NVRTC_SUCCESS) code = list(all);
+    *n = 0;
+    for (int i = 0; i < found && code == NVRTC_SUCCESS; i++) {
+        if (!is_left(all[i])) continue;
+        if (archs != NULL) archs[*n] = all[i];
+        ++*n;
+    }
+    return code;
+}
+
+EXPORT nvrtcResult nvrtcGetNumSupportedArchs(int *n)
+{
+    const nvrtcResult code = told("nvrtcGetNumSupportedArchs");
+    return code == NVRTC_SUCCESS ? supported(n, NULL) : code;
+}
+
+EXPORT nvrtcResult nvrtcGetSupportedArchs(int *archs)
+{
+    int n;
+    const nvrtcResult code = told("nvrtcGetSupportedArchs");
+    return code == NVRTC_SUCCESS ? supported(&n, archs) : code;
+}
 
 /* ---- the image --------------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 /* ptx.h: runs the PTX that NVRTC makes, on a CPU, and checks what a GPU would not tell. Used by the fake libcuda
  * (fakecuda.c), which owns memory and streams; ptx_parse.c reads a module, ptx_run.c and ptx_ops.c run a kernel. Knows
- * neither swoop nor CUDA's functions. An unknown instruction is an error when the module is read, with its line. */
+ * neither swoop nor CUDA's functions. An unknown instruction is an error when the module is read, with its line.
+ * FAKECUDA_NO_AVX2=1 in the environment: the code for any CPU. Why it is as it is: docs/decisions/037. */
 #ifndef FAKECUDA_PTX_H
 #define FAKECUDA_PTX_H
 
@@ -12,8 +13,9 @@ typedef struct ptx_module ptx_module;
 typedef struct ptx_kernel ptx_kernel;
 
 /* Where and why a kernel was stopped; code: the CUresult that a GPU gives (700 illegal address, 716 misaligned address,
- * 719 launch failure); a fault that a GPU does not report (a race, a read of poison) has code 0 and the kernel goes on.
- * text names kernel, PTX line, block, thread, address. */
+ * 719 launch failure, 702 hang; 1: a block of a size that the kernel is not made for, 2: no host memory); a fault that
+ * a GPU does not report (a race) has code 0, comes once of each instruction, and the kernel goes on. text names kernel,
+ * PTX line, block, thread, address. */
 typedef struct ptx_fault { int code; char text[480]; } ptx_fault;
 
 /* Memory as kernels see it. */

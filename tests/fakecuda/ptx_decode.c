@@ -241,8 +241,11 @@ static void decode_plain(ptx_reader *r, const ptx_parts *p)
     char name[64];
     const around x = name_of(r, p, name, sizeof name);
     const ptx_op *const op = r->failed ? NULL : slot(r, name, strlen(name))->op;
-    if (!op) ptx_error(r, "unknown instruction '%.*s'", r->mnemonic.n, r->mnemonic.s);
-    if (r->failed || !ptx_want(r, (int)strlen(op->sig), (int)strlen(op->sig))) return;
+    if (!op) {
+        ptx_error(r, "unknown instruction '%.*s'", r->mnemonic.n, r->mnemonic.s);
+        return;
+    }
+    if (!ptx_want(r, (int)strlen(op->sig), (int)strlen(op->sig))) return;
     const bool cvt = is(p->text[0], "cvt");
     int32_t s[3] = { 0, 0, 0 };
     for (int k = 1; op->sig[k]; k++)
@@ -270,7 +273,7 @@ static void decode_pack(ptx_reader *r)
         if (parts->v_bytes[k] > 0 && parts->v_bytes[k] != bytes) ptx_error(r, "{ } of another width than the operand");
     if (!ok) ptx_error(r, "mov with { } of this kind");
     if (r->failed) return;
-    int32_t v[4], half[2] = { ptx_scratch(r, 0, 8), ptx_scratch(r, 1, 8) };
+    int32_t v[4] = { 0 }, half[2] = { ptx_scratch(r, 0, 8), ptx_scratch(r, 1, 8) };
     for (int k = 0; k < parts->n; k++)
         v[k] = parts->v_bytes[k] == 0 ? ptx_constant(r, bytes == 2 ? (uint16_t)parts->v_bits[k] : parts->v_bits[k], 4)
                                       : parts->v[k];
@@ -309,7 +312,10 @@ static void decode_setp(ptx_reader *r, const ptx_parts *p, int32_t to, int32_t s
     char name[64], joined[16] = "";
     const around x = name_of(r, &q, name, sizeof name);
     const ptx_op *const op = slot(r, name, strlen(name))->op;
-    if (!op) ptx_error(r, "unknown instruction '%.*s'", r->mnemonic.n, r->mnemonic.s);
+    if (!op) {
+        ptx_error(r, "unknown instruction '%.*s'", r->mnemonic.n, r->mnemonic.s);
+        return;
+    }
     if (!ptx_want(r, first_arg + 2 + (join != NULL), first_arg + 2 + (join != NULL))) return;
     const int32_t a = ptx_source(r, &r->args[first_arg], op->sig[1]),
                   b = ptx_source(r, &r->args[first_arg + 1], op->sig[2]);

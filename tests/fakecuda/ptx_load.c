@@ -74,8 +74,10 @@ static void finish(ptx_reader *r)
     ptx_fix_labels(r);
     k->shared_bytes = (k->shared_bytes + 15) / 16 * 16;
     k->constants = r->failed ? NULL : aligned_alloc(64, (k->constant_bytes + 64) / 64 * 64);
-    if (!k->constants) ptx_error(r, "out of memory");
-    if (r->failed) return;
+    if (!k->constants) {
+        ptx_error(r, "out of memory");
+        return;
+    }
     if (r->dynamic >= 0) r->constants[r->dynamic].bits = PTX_SHARED_AT + k->shared_bytes;
     for (int i = 0; i < r->n_constants; i++)
         fill(k->constants + r->constants[i].at, r->constants[i].bits, r->constants[i].bytes);

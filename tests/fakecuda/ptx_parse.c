@@ -33,7 +33,7 @@ ptx_name *ptx_name_find(ptx_reader *r, const ptx_token *t, int32_t *at)
     int digits = 0;
     while (digits < t->n && t->s[t->n - 1 - digits] >= '0' && t->s[t->n - 1 - digits] <= '9') digits++;
     const ptx_token family = { .s = t->s, .n = t->n - digits };
-    const int number = digits > 0 && digits < 9 ? atoi(t->s + t->n - digits) : 0;
+    const int number = digits > 0 && digits < 9 ? (int)strtol(t->s + t->n - digits, NULL, 10) : 0;
     for (int i = r->n_names - 1; i >= 0; i--) {
         ptx_name *const v = &r->names[i];
         const bool member = v->count > 0 && digits > 0 && number < v->count && same(&v->name, &family);
@@ -111,7 +111,10 @@ static void read_registers(ptx_reader *r)
 static unsigned char *read_initial(ptx_reader *r, size_t size, int bytes)
 {
     unsigned char *const values = calloc(size + 8, 1);
-    if (!values) ptx_error(r, "out of memory");
+    if (!values) {
+        ptx_error(r, "out of memory");
+        return NULL;
+    }
     const bool list = ptx_accept(r, "{");
     for (size_t at = 0; !r->failed && !(list && ptx_is(&r->tokens[r->at], "}")); at += (size_t)bytes) {
         const uint64_t v = ptx_number(r, &(ptx_arg){ 0 });
@@ -246,8 +249,7 @@ static void read_address(ptx_reader *r, ptx_arg *a)
     if (a->kind == ARG_NUMBER) a->offset = (int64_t)a->bits;
     else if (a->kind != ARG_REG && a->kind != ARG_VARIABLE)
         ptx_error(r, "'%.*s' is not declared", a->name.n, a->name.s);
-    if (ptx_accept(r, "+")) a->offset = (int64_t)ptx_number(r, NULL);
-    else if (ptx_is(&r->tokens[r->at], "-")) a->offset = (int64_t)ptx_number(r, NULL);
+    if (ptx_accept(r, "+") || ptx_is(&r->tokens[r->at], "-")) a->offset = (int64_t)ptx_number(r, NULL);
     a->negated = a->kind == ARG_REG; /* an address in a register */
     a->kind = ARG_ADDRESS;
     ptx_expect(r, "]");
@@ -456,8 +458,11 @@ static void read_call(ptx_reader *r)
     const ptx_function *f = NULL;
     for (int i = 0; i < r->n_functions && !f; i++)
         if (same(&r->functions[i].name, &name) && r->functions[i].body > 0) f = &r->functions[i];
-    if (!f) ptx_error(r, "a call of '%.*s', which has no body here", name.n, name.s);
-    else if (r->calls == MAX_FUNCTION_DEPTH) ptx_error(r, "'%.*s' calls itself", name.n, name.s);
+    if (!f) {
+        ptx_error(r, "a call of '%.*s', which has no body here", name.n, name.s);
+        return;
+    }
+    if (r->calls == MAX_FUNCTION_DEPTH) ptx_error(r, "'%.*s' calls itself", name.n, name.s);
     else if (r->guard != PTX_NONE) ptx_error(r, "a call under a predicate");
     if (r->failed) return;
     const int back = r->at, names = r->n_names, scope = r->scope, label = r->return_label;

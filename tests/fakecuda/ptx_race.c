@@ -208,7 +208,7 @@ int ptx_race_global(ptx_group *g, const ptx_inst *i, const uint64_t *at, ptx_mas
     }
     for (ptx_mask m = lanes; m; m &= m - 1) {
         const int lane = ptx_first(m);
-        if (at[lane] / PAGE != current) { /* an aligned access lies in one page */
+        if (!base || at[lane] / PAGE != current) { /* an aligned access lies in one page */
             current = at[lane] / PAGE;
             base = shadow_of(run, current);
             if (!base) return ptx_fail(g, i, lane, 2, "out of memory for the check of races");

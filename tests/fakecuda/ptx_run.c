@@ -219,11 +219,16 @@ static int run_path(ptx_group *g)
 
 static int run_group(ptx_group *g)
 {
-    while (choose(g)) {
-        const int status = run_path(g);
-        if (status) return status;
+    for (ptx_mask tried = 0;; tried = g->alive) {
+        while (choose(g)) {
+            const int status = run_path(g);
+            if (status) return status;
+        }
+        if (g->n_paths == 0) return 0;
+        if (tried == g->alive) break;
+        for (int k = 0; k < g->n_paths; k++) g->paths[k].parked = false; /* some that they waited for may have left */
+        set_limit(g);
     }
-    if (g->n_paths == 0) return 0;
     const ptx_path *const p = &g->paths[0];
     return ptx_fail(g, &g->run->k->code[p->pc], ptx_first(p->lanes), 719,
                     "waits for other threads of its warp, which do not come here");

@@ -3,11 +3,11 @@ SIZED_KERNEL(sw_k_parts, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     const GLOBAL float *p0 = AT(float, b0);
     const GLOBAL float *p1 = AT(float, b1);
     GLOBAL float *w4 = AT(float, ws) + 0;
-    GLOBAL float *w5 = AT(float, ws) + 6400;
+    GLOBAL float *w5 = AT(float, ws) + 25600;
     const u32 work = (u32)GROUP(0);
     const u32 tile = 0, part = work;
-    const u32 first = part * 3136u;
-    const u32 last = first + 3136u < 100352u ? first + 3136u : 100352u;
+    const u32 first = part * 784u;
+    const u32 last = first + 784u < 100352u ? first + 784u : 100352u;
     const i32 base = 0;
     const u32 column = tile * 100u;
     float a4[100];
@@ -52,7 +52,7 @@ SIZED_KERNEL(sw_k, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     GLOBAL float *p2 = AT(float, b2);
     GLOBAL float *p3 = AT(float, b3);
     GLOBAL float *w4 = AT(float, ws) + 0;
-    GLOBAL float *w5 = AT(float, ws) + 6400;
+    GLOBAL float *w5 = AT(float, ws) + 25600;
     const u32 tile = (u32)GROUP(0);
     const i32 base = 0;
     const u32 column = tile * 100u;
@@ -60,7 +60,7 @@ SIZED_KERNEL(sw_k, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     for (i32 l = 0; l < 100; l++) t4[l] = 0.0f;
     float t5[100];
     for (i32 l = 0; l < 100; l++) t5[l] = BITS_F32(0xFF800000);
-    for (u32 part = 0; part < 32u; part++) {
+    for (u32 part = 0; part < 128u; part++) {
         INDEPENDENT
         for (i32 l = 0; l < 100; l++) {
             t4[l] = t4[l] + w4[part * 100u + column + l];
@@ -77,6 +77,6 @@ SIZED_KERNEL(sw_k, 1, 1, 1)(BUF(b0), BUF(b1), BUF(b2), BUF(b3), BUF(ws))
     }
 }
 
-/* sw_k_parts: 32 groups of 1 x 1 */
+/* sw_k_parts: 128 groups of 1 x 1 */
 
 /* sw_k: 1 groups of 1 x 1 */

@@ -1,5 +1,6 @@
-/* cu_library.c: which op goes to which of NVIDIA's libraries. Each is opened when the first op for it is planned; where it
- * is missing or refuses, the op runs on our kernels (backend/gpu/ops). Between gpu_op.c and lt_matmul.c, dnn_conv.c. */
+/* cu_library.c: which op goes to which of NVIDIA's libraries. Each is opened when the first op for it is planned; where
+ * it is missing or refuses, the op runs on our kernels (backend/gpu/ops). Between gpu_op.c and lt_matmul.c, dnn_conv.c.
+ */
 #include "backend/cuda/cu.h"
 #include "backend/cuda/dnn.h"
 #include "backend/cuda/lt.h"
@@ -9,15 +10,37 @@ enum { LT, DNN, N_LIBRARIES };
 typedef struct libraries {
     sw__lt lt;
     sw__cudnn dnn;
-    struct { bool tried; sw_status st; char why[600]; } state[N_LIBRARIES];
+    struct {
+        bool tried;
+        sw_status st;
+        char why[600];
+    } state[N_LIBRARIES];
 } libraries;
 
-static sw_status open_lt(sw__cu *c, libraries *l) { return sw__lt_open(c, &l->lt); }
-static void close_lt(libraries *l) { sw__lt_close(&l->lt); }
-static sw_status plan_lt(sw__cu *c, libraries *l, sw__gpu_plan *p) { return sw__lt_plan(c, &l->lt, p); }
-static sw_status open_dnn(sw__cu *c, libraries *l) { return sw__cudnn_open(c, &l->dnn); }
-static void close_dnn(libraries *l) { sw__cudnn_close(&l->dnn); }
-static sw_status plan_dnn(sw__cu *c, libraries *l, sw__gpu_plan *p) { return sw__cudnn_plan_op(c, &l->dnn, p); }
+static sw_status open_lt(sw__cu *c, libraries *l)
+{
+    return sw__lt_open(c, &l->lt);
+}
+static void close_lt(libraries *l)
+{
+    sw__lt_close(&l->lt);
+}
+static sw_status plan_lt(sw__cu *c, libraries *l, sw__gpu_plan *p)
+{
+    return sw__lt_plan(c, &l->lt, p);
+}
+static sw_status open_dnn(sw__cu *c, libraries *l)
+{
+    return sw__cudnn_open(c, &l->dnn);
+}
+static void close_dnn(libraries *l)
+{
+    sw__cudnn_close(&l->dnn);
+}
+static sw_status plan_dnn(sw__cu *c, libraries *l, sw__gpu_plan *p)
+{
+    return sw__cudnn_plan_op(c, &l->dnn, p);
+}
 
 static const struct {
     const char *what; /* runs slower without it */
@@ -25,16 +48,20 @@ static const struct {
     void (*close)(libraries *); /* also after open failed */
     sw_status (*plan)(sw__cu *, libraries *, sw__gpu_plan *);
 } table[N_LIBRARIES] = {
-    [LT] = {"products of matrices", open_lt, close_lt, plan_lt},
-    [DNN] = {"convolutions", open_dnn, close_dnn, plan_dnn},
+    [LT] = { "products of matrices", open_lt, close_lt, plan_lt },
+    [DNN] = { "convolutions", open_dnn, close_dnn, plan_dnn },
 };
 
-static const uint8_t library_of[SW_OP_COUNT] = { /* 1 + number, 0: none */
-    [SW_OP_MATMUL] = 1 + LT, [SW_OP_DOT] = 1 + LT,
-    [SW_OP_CONV] = 1 + DNN, [SW_OP_CONV_GRAD_X] = 1 + DNN, [SW_OP_CONV_GRAD_W] = 1 + DNN,
+static const uint8_t library_of[SW_OP_COUNT] = {
+    /* 1 + number, 0: none */
+    [SW_OP_MATMUL] = 1 + LT,       [SW_OP_DOT] = 1 + LT,          [SW_OP_CONV] = 1 + DNN,
+    [SW_OP_CONV_GRAD_X] = 1 + DNN, [SW_OP_CONV_GRAD_W] = 1 + DNN,
 };
 
-bool sw__cu_library_has(uint16_t op) { return library_of[op] != 0; }
+bool sw__cu_library_has(uint16_t op)
+{
+    return library_of[op] != 0;
+}
 
 /* Told once for each device: that it works without, only slower. */
 static sw_status open_once(sw__cu *c, libraries *l, int which)

@@ -1,12 +1,12 @@
-/* dnn.h: cuDNN 9's graph API as swoop uses it, for convolutions only: its own declarations, so that nothing of NVIDIA's is
- * needed to build (tests hold them against the real headers). dnn_load.c opens the library, dnn_plan.c chooses an engine for
- * a problem, which needs no GPU; dnn_conv.c turns an op into a problem and runs it. */
+/* dnn.h: cuDNN 9's graph API as swoop uses it, for convolutions only: its own declarations, so that nothing of NVIDIA's
+ * is needed to build (tests hold them against the real headers). dnn_load.c opens the library, dnn_plan.c chooses an
+ * engine for a problem, which needs no GPU; dnn_conv.c turns an op into a problem and runs it. */
 #ifndef SW_BACKEND_CUDA_DNN_H
 #define SW_BACKEND_CUDA_DNN_H
 
 #include "backend/gpu/gpu.h"
 
-/* ---- the library's numbers and functions ----------------------------------------------------------------------------- */
+/* ---- the library's numbers and functions ------------------------------------------------------------------------- */
 
 #define SW_CUDNN_CONSTANTS(X)                                                                                          \
     X(CUDNN_DATA_FLOAT, 0)                                                                                             \
@@ -133,7 +133,7 @@ enum {
     X(int, cudnnBackendExecute, (void *handle, void *plan, void *pack))
 
 typedef struct sw__cudnn_api {
-#define SW_CUDNN_POINTER(result, f, args) result (*f) args;
+#define SW_CUDNN_POINTER(result, f, args) result(*f) args;
     SW_CUDNN_FUNCTIONS(SW_CUDNN_POINTER)
 #undef SW_CUDNN_POINTER
 } sw__cudnn_api;
@@ -141,7 +141,7 @@ typedef struct sw__cudnn_api {
 /* Opens the library once: SWOOP_CUDNN_LIBRARY, else libcudnn.so.9. SW_ERR_UNSUPPORTED says what to install. */
 sw_status sw__cudnn_load(const sw__cudnn_api **out);
 
-/* ---- descriptors in the making ----------------------------------------------------------------------------------------- */
+/* ---- descriptors in the making ----------------------------------------------------------------------------------- */
 
 /* Descriptors that live until done(). After a failure nothing more is called, and `st` says what it was. */
 typedef struct sw__cudnn_make {
@@ -158,10 +158,12 @@ void sw__cudnn_done(sw__cudnn_make *m);
 /* A failed call as a status: NOT_SUPPORTED and the like are SW_ERR_UNSUPPORTED. */
 sw_status sw__cudnn_fail(const sw__cudnn_api *api, int status, const char *call);
 
-/* ---- a convolution and the engine for it --------------------------------------------------------------------------------- */
+/* ---- a convolution and the engine for it ------------------------------------------------------------------------- */
 
 typedef enum sw__cudnn_kind { SW_CUDNN_FORWARD, SW_CUDNN_DATA, SW_CUDNN_FILTER } sw__cudnn_kind;
-typedef struct sw__cudnn_tensor { int64_t dim[5], stride[5], align; } sw__cudnn_tensor; /* align: bytes */
+typedef struct sw__cudnn_tensor {
+    int64_t dim[5], stride[5], align;
+} sw__cudnn_tensor; /* align: bytes */
 
 /* Compared as bytes: always start from a zeroed one. Dims: x [N, C, …], w [K, C / groups, …], y [N, K, …]. */
 typedef struct sw__cudnn_problem {
@@ -171,7 +173,7 @@ typedef struct sw__cudnn_problem {
     int32_t tf32;     /* products of f32 may be rounded to TF32 */
     sw__cudnn_tensor x, w, y;
     int64_t pre[3], post[3], stride[3], dilation[3];
-    int64_t most;     /* bytes of workspace */
+    int64_t most; /* bytes of workspace */
 } sw__cudnn_problem;
 
 enum { SW_CUDNN_X = 1, SW_CUDNN_W, SW_CUDNN_Y, SW_CUDNN_BIAS, SW_CUDNN_CONV_OUT }; /* unique ids */
@@ -190,7 +192,7 @@ sw_status sw__cudnn_device_json(const sw__cudnn_api *api, const char *json, void
  * workspace. SW_ERR_UNSUPPORTED: there is none. */
 sw_status sw__cudnn_choose(const sw__cudnn_api *api, void *device, const sw__cudnn_problem *c, sw__cudnn_plan *out);
 
-/* ---- a device's use of it (dnn_conv.c) ------------------------------------------------------------------------------------ */
+/* ---- a device's use of it (dnn_conv.c) --------------------------------------------------------------------------- */
 
 typedef struct sw__cu sw__cu;
 typedef struct sw__cudnn {

@@ -1,6 +1,6 @@
-/* dnn_conv.c: CONV, CONV_GRAD_X and CONV_GRAD_W through cuDNN: the op as a problem of two or three spatial axes, its engine
- * from dnn_plan.c, and running it. Strides go to the library as they are: it takes images channels last beside weights in
- * any order, and says what it does not take. Between cu_library.c and dnn_plan.c. */
+/* dnn_conv.c: CONV, CONV_GRAD_X and CONV_GRAD_W through cuDNN: the op as a problem of two or three spatial axes, its
+ * engine from dnn_plan.c, and running it. Strides go to the library as they are: it takes images channels last beside
+ * weights in any order, and says what it does not take. Between cu_library.c and dnn_plan.c. */
 #include "backend/cuda/cu.h"
 #include "backend/cuda/dnn.h"
 #include "backend/gpu/ops/big.h"
@@ -22,16 +22,20 @@ typedef struct job {
     int n, bind[4];             /* the plan's buffers by unique id */
     int64_t id[4];
     int workspace_bind;
-    void *pack, *at[5];         /* pointers of the last run, workspace last, and the pack that has them */
+    void *pack, *at[5]; /* pointers of the last run, workspace last, and the pack that has them */
 } job;
 
-/* ---- the op as a problem ------------------------------------------------------------------------------------------------ */
+/* ---- the op as a problem ----------------------------------------------------------------------------------------- */
 
 /* Numbers of x, w and y among the plan's buffers; -1: the output. */
-static const struct { uint16_t op; uint8_t kind; int8_t x, w, y; } roles[] = {
-    {SW_OP_CONV, SW_CUDNN_FORWARD, 0, 1, -1},
-    {SW_OP_CONV_GRAD_X, SW_CUDNN_DATA, -1, 1, 0},
-    {SW_OP_CONV_GRAD_W, SW_CUDNN_FILTER, 0, -1, 1},
+static const struct {
+    uint16_t op;
+    uint8_t kind;
+    int8_t x, w, y;
+} roles[] = {
+    { SW_OP_CONV, SW_CUDNN_FORWARD, 0, 1, -1 },
+    { SW_OP_CONV_GRAD_X, SW_CUDNN_DATA, -1, 1, 0 },
+    { SW_OP_CONV_GRAD_W, SW_CUDNN_FILTER, 0, -1, 1 },
 };
 
 static int role_of(const sw__gpu_plan *p)
@@ -41,7 +45,10 @@ static int role_of(const sw__gpu_plan *p)
     return 0;
 }
 
-static int buffer_of(const sw__gpu_plan *p, int number) { return number < 0 ? p->d.n_in : number; }
+static int buffer_of(const sw__gpu_plan *p, int number)
+{
+    return number < 0 ? p->d.n_in : number;
+}
 
 /* cuDNN has no convolutions over one axis: another of size 1 comes before it. */
 static sw_status tensor_of(const char *what, const sw__desc *d, sw__cudnn_tensor *t)
@@ -91,7 +98,7 @@ sw_status sw__cudnn_describe(const sw__gpu_plan *p, bool tf32, sw__cudnn_problem
     return SW_OK;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void *pointer_to(const sw__bind *b, size_t offset)
 {
@@ -105,7 +112,7 @@ static sw_status pack(job *j, void *const *at)
     if (j->pack != NULL && memcmp(at, j->at, sizeof j->at) == 0) return SW_OK;
     if (j->pack != NULL) api->cudnnBackendDestroyDescriptor(j->pack);
     j->pack = NULL;
-    sw__cudnn_make m = {.api = api, .st = SW_OK};
+    sw__cudnn_make m = { .api = api, .st = SW_OK };
     void *const d = sw__cudnn_new(&m, SW_CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     sw__cudnn_set(&m, d, SW_CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, SW_CUDNN_TYPE_INT64, j->n, j->id);
     sw__cudnn_set(&m, d, SW_CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, SW_CUDNN_TYPE_VOID_PTR, j->n, at);
@@ -124,7 +131,7 @@ static sw_status run(void *dev, void *data, const sw__bind *bind)
 {
     sw__cu *const c = dev;
     job *const j = data;
-    void *at[5] = {NULL};
+    void *at[5] = { NULL };
     c->last = "cudnnBackendExecute";
     for (int i = 0; i < j->n; i++) at[i] = pointer_to(&bind[j->bind[i]], 0);
     if (j->plan->workspace > 0) at[4] = pointer_to(&bind[j->workspace_bind], 0);
@@ -143,12 +150,18 @@ static void end(void *dev, void *data)
     sw__free(j);
 }
 
-/* ---- planning ------------------------------------------------------------------------------------------------------------ */
+/* ---- planning ---------------------------------------------------------------------------------------------------- */
+
+/* Problems start as zeros, padding included. */
+static bool same_bytes(const void *a, const void *b, size_t n)
+{
+    return memcmp(a, b, n) == 0;
+}
 
 static sw_status engine_for(sw__cudnn *dnn, const sw__cudnn_problem *c, const sw__cudnn_plan **out)
 {
     for (sw__cudnn_known *k = dnn->known; k != NULL; k = k->next) {
-        if (memcmp(&k->problem, c, sizeof *c) != 0) continue;
+        if (!same_bytes(&k->problem, c, sizeof *c)) continue;
         *out = &k->plan;
         return SW_OK;
     }
@@ -169,7 +182,7 @@ static sw_status engine_for(sw__cudnn *dnn, const sw__cudnn_problem *c, const sw
 static void connect(const sw__gpu_plan *p, const sw__cudnn_problem *c, job *j)
 {
     const int role = role_of(p);
-    const int8_t number[3] = {roles[role].x, roles[role].w, roles[role].y};
+    const int8_t number[3] = { roles[role].x, roles[role].w, roles[role].y };
     for (int i = 0; i < 3; i++, j->n++) {
         j->id[i] = SW_CUDNN_X + i;
         j->bind[i] = buffer_of(p, number[i]);
@@ -197,12 +210,12 @@ sw_status sw__cudnn_plan_op(sw__cu *c, sw__cudnn *dnn, sw__gpu_plan *p)
     const bool winograd = engine->notes >> SW_CUDNN_NUMERICAL_NOTE_WINOGRAD & 1u;
     snprintf(p->note, sizeof p->note, "cuDNN engine %lld%s%s", (long long)engine->engine,
              tensor ? (problem.tf32 ? ", tf32 tensor cores" : ", tensor cores") : "", winograd ? ", winograd" : "");
-    SW_TRY(sw__gpu_add_call(p, (sw__gpu_call){.exec = run, .free = end, .data = j}));
+    SW_TRY(sw__gpu_add_call(p, (sw__gpu_call){ .exec = run, .free = end, .data = j }));
     const bool relu = p->d.op == SW_OP_CONV && p->attr.conv.act == SW_ACT_RELU;
     return relu ? sw__big_relu(p, p->d.n_in, &p->d.out[0]) : SW_OK;
 }
 
-/* ---- the device's handle --------------------------------------------------------------------------------------------------- */
+/* ---- the device's handle ----------------------------------------------------------------------------------------- */
 
 sw_status sw__cudnn_open(sw__cu *c, sw__cudnn *dnn)
 {

@@ -18,8 +18,10 @@ enum { OLDEST = 90800 }; /* the first that plans for a described device */
 static void find(void *handle, const char *name, void *pointer, size_t size)
 {
     void *const symbol = dlsym(handle, name);
-    if (symbol != NULL) memcpy(pointer, &symbol, size);
-    else snprintf(failure, sizeof failure, "cuDNN has no %s: " INSTALL, name);
+    if (symbol != NULL)
+        memcpy(pointer, &symbol, size);
+    else
+        snprintf(failure, sizeof failure, "cuDNN has no %s: " INSTALL, name);
 }
 
 static void *open_library(void)
@@ -36,7 +38,7 @@ static void load(void)
     void *const handle = open_library(); /* stays open: it has threads and state of the driver */
     if (handle == NULL) {
         const char *const why = dlerror();
-        snprintf(failure, sizeof failure, "cuDNN cannot be opened (%.200s): " INSTALL, why != NULL ? why : "?");
+        snprintf(failure, sizeof failure, "cuDNN cannot be opened (%.200s): " INSTALL, why != NULL ? why : "SWOOP_WITHOUT leaves it out");
         return;
     }
 #define FIND(result, f, args) find(handle, #f, &api.f, sizeof api.f);
@@ -45,8 +47,8 @@ static void load(void)
     if (*failure != '\0') return;
     const size_t version = api.cudnnGetVersion();
     if (version < OLDEST || version >= 100000)
-        snprintf(failure, sizeof failure, "cuDNN %zu.%zu.%zu, but 9.8 or a later 9 is needed: " INSTALL, version / 10000,
-                 version / 100 % 100, version % 100);
+        snprintf(failure, sizeof failure, "cuDNN %zu.%zu.%zu, but 9.8 or a later 9 is needed: " INSTALL,
+                 version / 10000, version / 100 % 100, version % 100);
 }
 
 sw_status sw__cudnn_load(const sw__cudnn_api **out)

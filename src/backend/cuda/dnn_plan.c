@@ -1,10 +1,11 @@
-/* dnn_plan.c: a convolution as a graph of cuDNN's, and the engine for it: DESIGN §7's rules (exact f32 unless TF32 is asked
- * for, the same bits every time) applied to what the library proposes. Between dnn_conv.c and the library; needs no GPU. */
+/* dnn_plan.c: a convolution as a graph of cuDNN's, and the engine for it: DESIGN §7's rules (exact f32 unless TF32 is
+ * asked for, the same bits every time) applied to what the library proposes. Between dnn_conv.c and the library; needs
+ * no GPU. */
 #include "backend/cuda/dnn.h"
 
 #include <stdio.h>
 
-/* ---- descriptors ------------------------------------------------------------------------------------------------------- */
+/* ---- descriptors ------------------------------------------------------------------------------------------------- */
 
 sw_status sw__cudnn_fail(const sw__cudnn_api *api, int status, const char *call)
 {
@@ -16,8 +17,8 @@ sw_status sw__cudnn_fail(const sw__cudnn_api *api, int status, const char *call)
     const bool memory = status == SW_CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
                         status == SW_CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     const char *const name = api->cudnnGetErrorString(status);
-    return sw__fail(memory ? SW_ERR_MEMORY : SW_ERR_UNSUPPORTED, "%s: %s (%d)%s%s", call, name != NULL ? name : "?", status,
-                    last[0] != '\0' ? ": " : "", last);
+    return sw__fail(memory ? SW_ERR_MEMORY : SW_ERR_UNSUPPORTED, "%s: %s (%d)%s%s", call, name != NULL ? name : "?",
+                    status, last[0] != '\0' ? ": " : "", last);
 }
 
 static void check(sw__cudnn_make *m, int status, const char *call)
@@ -39,7 +40,8 @@ void *sw__cudnn_new(sw__cudnn_make *m, int type)
 
 void sw__cudnn_set(sw__cudnn_make *m, void *d, int name, int type, int64_t n, const void *values)
 {
-    if (m->st == SW_OK) check(m, m->api->cudnnBackendSetAttribute(d, name, type, n, values), "cudnnBackendSetAttribute");
+    if (m->st == SW_OK)
+        check(m, m->api->cudnnBackendSetAttribute(d, name, type, n, values), "cudnnBackendSetAttribute");
 }
 
 void sw__cudnn_finish(sw__cudnn_make *m, void *d)
@@ -73,11 +75,11 @@ static void set_part(sw__cudnn_make *m, void *d, int name, void *part)
     sw__cudnn_set(m, d, name, SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &part);
 }
 
-/* ---- the GPU ------------------------------------------------------------------------------------------------------------- */
+/* ---- the GPU ----------------------------------------------------------------------------------------------------- */
 
 static sw_status device(const sw__cudnn_api *api, int name, int type, int64_t n, const void *values, void **out)
 {
-    sw__cudnn_make m = {.api = api, .st = SW_OK};
+    sw__cudnn_make m = { .api = api, .st = SW_OK };
     void *const d = sw__cudnn_new(&m, SW_CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
     sw__cudnn_set(&m, d, name, type, n, values);
     sw__cudnn_finish(&m, d);
@@ -96,16 +98,20 @@ sw_status sw__cudnn_device_of(const sw__cudnn_api *api, void *handle, void **out
 
 sw_status sw__cudnn_device_json(const sw__cudnn_api *api, const char *json, void **out)
 {
-    return device(api, SW_CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, SW_CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json, out);
+    return device(api, SW_CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, SW_CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1,
+                  json, out);
 }
 
-/* ---- the graph ----------------------------------------------------------------------------------------------------------- */
+/* ---- the graph --------------------------------------------------------------------------------------------------- */
 
-static const struct { sw_dtype type; int32_t storage, sums; } types[] = {
-    {SW_F32, SW_CUDNN_DATA_FLOAT, SW_CUDNN_DATA_FLOAT},
-    {SW_F64, SW_CUDNN_DATA_DOUBLE, SW_CUDNN_DATA_DOUBLE},
-    {SW_F16, SW_CUDNN_DATA_HALF, SW_CUDNN_DATA_FLOAT},
-    {SW_BF16, SW_CUDNN_DATA_BFLOAT16, SW_CUDNN_DATA_FLOAT},
+static const struct {
+    sw_dtype type;
+    int32_t storage, sums;
+} types[] = {
+    { SW_F32, SW_CUDNN_DATA_FLOAT, SW_CUDNN_DATA_FLOAT },
+    { SW_F64, SW_CUDNN_DATA_DOUBLE, SW_CUDNN_DATA_DOUBLE },
+    { SW_F16, SW_CUDNN_DATA_HALF, SW_CUDNN_DATA_FLOAT },
+    { SW_BF16, SW_CUDNN_DATA_BFLOAT16, SW_CUDNN_DATA_FLOAT },
 };
 
 typedef struct graph {
@@ -149,30 +155,36 @@ static void *convolution(graph *g)
 }
 
 /* The attributes' numbers by kind: that of op, alpha, beta, convolution, x, w, y. */
-static const struct { int op, alpha, beta, conv, x, w, y; } names[] = {
-    [SW_CUDNN_FORWARD] = {SW_CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
-                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
-    [SW_CUDNN_DATA] = {SW_CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                       SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
-                       SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                       SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                       SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
-    [SW_CUDNN_FILTER] = {SW_CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                         SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                         SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
-                         SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                         SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                         SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+static const struct {
+    int op, alpha, beta, conv, x, w, y;
+} names[] = {
+    [SW_CUDNN_FORWARD] = { SW_CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                           SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                           SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
+                           SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                           SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                           SW_CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y },
+    [SW_CUDNN_DATA] = { SW_CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                        SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                        SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
+                        SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                        SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                        SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY },
+    [SW_CUDNN_FILTER] = { SW_CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA,
+                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                          SW_CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY },
 };
 
 static void scale(graph *g, void *op, int name, double value)
 {
     const float f = (float)value;
     const bool wide = g->sums == SW_CUDNN_DATA_DOUBLE;
-    sw__cudnn_set(&g->m, op, name, wide ? SW_CUDNN_TYPE_DOUBLE : SW_CUDNN_TYPE_FLOAT, 1, wide ? (const void *)&value : &f);
+    sw__cudnn_set(&g->m, op, name, wide ? SW_CUDNN_TYPE_DOUBLE : SW_CUDNN_TYPE_FLOAT, 1,
+                  wide ? (const void *)&value : &f);
 }
 
 static void add_bias(graph *g, void *x, void *bias, void *y)
@@ -195,7 +207,7 @@ static void add_bias(graph *g, void *x, void *bias, void *y)
 /* A bias [K] as cuDNN wants to see it: [1, K, 1, …]. */
 static sw__cudnn_tensor bias_tensor(const graph *g)
 {
-    sw__cudnn_tensor t = {.align = (int64_t)sw_dtype_size((sw_dtype)g->c->type)};
+    sw__cudnn_tensor t = { .align = (int64_t)sw_dtype_size((sw_dtype)g->c->type) };
     for (int i = 0; i < g->c->nd + 2; i++) {
         t.dim[i] = i == 1 ? g->c->y.dim[1] : 1;
         t.stride[i] = i == 0 ? g->c->y.dim[1] : 1;
@@ -207,7 +219,8 @@ static void *build(graph *g)
 {
     sw__cudnn_make *const m = &g->m;
     const sw__cudnn_problem *const c = g->c;
-    void *const x = tensor(g, SW_CUDNN_X, g->storage, &c->x, false), *const w = tensor(g, SW_CUDNN_W, g->storage, &c->w, false);
+    void *const x = tensor(g, SW_CUDNN_X, g->storage, &c->x, false), *const w = tensor(g, SW_CUDNN_W, g->storage, &c->w,
+                                                                                       false);
     void *const y = tensor(g, SW_CUDNN_Y, g->storage, &c->y, false);
     void *const out = c->bias ? tensor(g, SW_CUDNN_CONV_OUT, g->sums, &c->y, true) : y;
     void *const conv = convolution(g), *const op = sw__cudnn_new(m, names[c->kind].op);
@@ -229,7 +242,7 @@ static void *build(graph *g)
     return all;
 }
 
-/* ---- engines ------------------------------------------------------------------------------------------------------------- */
+/* ---- engines ----------------------------------------------------------------------------------------------------- */
 
 enum { MOST_CONFIGS = 64, MOST_NOTES = 16 };
 
@@ -245,7 +258,7 @@ typedef struct search {
 /* A bit set of an engine's notes. */
 static uint32_t notes_of(const sw__cudnn_api *api, void *engine, int name, int type)
 {
-    int32_t note[MOST_NOTES] = {0};
+    int32_t note[MOST_NOTES] = { 0 };
     int64_t n = 0;
     uint32_t set = 0;
     if (api->cudnnBackendGetAttribute(engine, name, type, MOST_NOTES, &n, note) != 0) return 0;
@@ -270,17 +283,23 @@ static bool take(search *s, void *config, sw__cudnn_plan *out)
 {
     const sw__cudnn_problem *const c = s->g->c;
     const sw__cudnn_api *const api = s->g->m.api;
-    sw__cudnn_make m = {.api = api, .st = SW_OK};
+    sw__cudnn_make m = { .api = api, .st = SW_OK };
     int64_t n = 0, bytes = 0;
     void *engine = sw__cudnn_new(&m, SW_CUDNN_BACKEND_ENGINE_DESCRIPTOR), *plan = NULL;
     bool good = m.st == SW_OK && api->cudnnBackendGetAttribute(config, SW_CUDNN_ATTR_ENGINECFG_ENGINE,
                                                                SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) == 0;
-    const uint32_t notes = good ? notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, SW_CUDNN_TYPE_NUMERICAL_NOTE) : 0;
-    const uint32_t ways = good ? notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, SW_CUDNN_TYPE_BEHAVIOR_NOTE) : 0;
-    if (!good) s->refused++;
-    else if (notes & too_rough(c)) s->inexact++, good = false;
-    else if (notes & BIT(NONDETERMINISTIC)) s->nondeterministic++, good = false;
-    else if (ways & 1u << SW_CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) s->compiled++, good = false;
+    const uint32_t notes =
+        good ? notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, SW_CUDNN_TYPE_NUMERICAL_NOTE) : 0;
+    const uint32_t ways =
+        good ? notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, SW_CUDNN_TYPE_BEHAVIOR_NOTE) : 0;
+    if (!good)
+        s->refused++;
+    else if (notes & too_rough(c))
+        s->inexact++, good = false;
+    else if (notes & BIT(NONDETERMINISTIC))
+        s->nondeterministic++, good = false;
+    else if (ways & 1u << SW_CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)
+        s->compiled++, good = false;
     if (good) {
         plan = sw__cudnn_new(&m, SW_CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         set_part(&m, plan, SW_CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
@@ -295,8 +314,9 @@ static bool take(search *s, void *config, sw__cudnn_plan *out)
         good = false;
     }
     if (good) {
-        *out = (sw__cudnn_plan){.plan = plan, .workspace = (size_t)bytes, .notes = notes, .engine = -1};
-        api->cudnnBackendGetAttribute(engine, SW_CUDNN_ATTR_ENGINE_GLOBAL_INDEX, SW_CUDNN_TYPE_INT64, 1, &n, &out->engine);
+        *out = (sw__cudnn_plan){ .plan = plan, .workspace = (size_t)bytes, .notes = notes, .engine = -1 };
+        api->cudnnBackendGetAttribute(engine, SW_CUDNN_ATTR_ENGINE_GLOBAL_INDEX, SW_CUDNN_TYPE_INT64, 1, &n,
+                                      &out->engine);
         sw__cudnn_keep(&m, plan);
     }
     sw__cudnn_done(&m);
@@ -307,8 +327,8 @@ static bool take(search *s, void *config, sw__cudnn_plan *out)
 static bool search_mode(search *s, int32_t mode, sw__cudnn_plan *out)
 {
     const sw__cudnn_api *const api = s->g->m.api;
-    sw__cudnn_make m = {.api = api, .st = SW_OK};
-    void *config[MOST_CONFIGS] = {NULL};
+    sw__cudnn_make m = { .api = api, .st = SW_OK };
+    void *config[MOST_CONFIGS] = { NULL };
     int64_t there = 0, n = 0;
     bool found = false;
     void *const h = sw__cudnn_new(&m, SW_CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -317,13 +337,17 @@ static bool search_mode(search *s, int32_t mode, sw__cudnn_plan *out)
     set_part(&m, h, SW_CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, s->device);
     sw__cudnn_finish(&m, h);
     if (m.st == SW_OK)
-        check(&m, api->cudnnBackendGetAttribute(h, SW_CUDNN_ATTR_ENGINEHEUR_RESULTS, SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
-                                                &there, NULL), "cudnnBackendGetAttribute");
+        check(&m,
+              api->cudnnBackendGetAttribute(h, SW_CUDNN_ATTR_ENGINEHEUR_RESULTS, SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, 0,
+                                            &there, NULL),
+              "cudnnBackendGetAttribute");
     there = SW_MIN(there, (int64_t)MOST_CONFIGS);
     for (int64_t i = 0; i < there; i++) config[i] = sw__cudnn_new(&m, SW_CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (m.st == SW_OK && there > 0)
-        check(&m, api->cudnnBackendGetAttribute(h, SW_CUDNN_ATTR_ENGINEHEUR_RESULTS, SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, there,
-                                                &n, config), "cudnnBackendGetAttribute");
+        check(&m,
+              api->cudnnBackendGetAttribute(h, SW_CUDNN_ATTR_ENGINEHEUR_RESULTS, SW_CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                            there, &n, config),
+              "cudnnBackendGetAttribute");
     for (int64_t i = 0; m.st == SW_OK && i < SW_MIN(n, there) && !found; i++) found = take(s, config[i], out);
     s->st = m.st;
     sw__cudnn_done(&m);
@@ -335,24 +359,27 @@ static sw_status none(const search *s)
     const int all = s->inexact + s->nondeterministic + s->compiled + s->refused + s->large;
     if (all == 0 && s->st != SW_OK) return s->st;
     if (all == 0) return sw__fail(SW_ERR_UNSUPPORTED, "cuDNN proposes no engine");
-    return sw__fail(SW_ERR_UNSUPPORTED, "none of cuDNN's %d engines will do: %d round too much, %d not repeatable, %d to be "
-                    "compiled, %d refused, %d want too much workspace (%lld bytes at least)", all, s->inexact,
-                    s->nondeterministic, s->compiled, s->refused, s->large, (long long)s->smallest);
+    return sw__fail(SW_ERR_UNSUPPORTED,
+                    "none of cuDNN's %d engines will do: %d round too much, %d not repeatable, %d to be "
+                    "compiled, %d refused, %d want too much workspace (%lld bytes at least)",
+                    all, s->inexact, s->nondeterministic, s->compiled, s->refused, s->large, (long long)s->smallest);
 }
 
 sw_status sw__cudnn_choose(const sw__cudnn_api *api, void *device_, const sw__cudnn_problem *c, sw__cudnn_plan *out)
 {
-    graph g = {.m = {.api = api, .st = SW_OK}, .c = c, .storage = -1};
+    graph g = { .m = { .api = api, .st = SW_OK }, .c = c, .storage = -1 };
     for (size_t i = 0; i < SW_COUNT(types); i++) {
         if (types[i].type != (sw_dtype)c->type) continue;
         g.storage = types[i].storage;
         g.sums = types[i].sums;
     }
-    if (g.storage < 0) return sw__fail(SW_ERR_UNSUPPORTED, "cuDNN has no convolutions of %s", sw_dtype_name((sw_dtype)c->type));
+    if (g.storage < 0)
+        return sw__fail(SW_ERR_UNSUPPORTED, "cuDNN has no convolutions of %s", sw_dtype_name((sw_dtype)c->type));
     void *const all = build(&g);
-    search s = {.g = &g, .all = all, .device = device_, .st = SW_OK};
+    search s = { .g = &g, .all = all, .device = device_, .st = SW_OK };
     sw_status st = g.m.st;
-    if (st == SW_OK && !search_mode(&s, SW_CUDNN_HEUR_MODE_A, out) && !search_mode(&s, SW_CUDNN_HEUR_MODE_FALLBACK, out))
+    if (st == SW_OK && !search_mode(&s, SW_CUDNN_HEUR_MODE_A, out) &&
+        !search_mode(&s, SW_CUDNN_HEUR_MODE_FALLBACK, out))
         st = none(&s);
     sw__cudnn_done(&g.m);
     return st;

@@ -1,5 +1,6 @@
-/* lt.h: cuBLASLt as swoop uses it, for products of matrices: its own declarations, so that nothing of NVIDIA's is needed
- * to build (tests hold them against the real headers). lt_load.c opens the library, lt_matmul.c plans and runs. */
+/* lt.h: cuBLASLt as swoop uses it, for products of matrices: its own declarations, so that nothing of NVIDIA's is
+ * needed to build (tests hold them against the real headers). lt_load.c opens the library, lt_matmul.c plans and runs.
+ */
 #ifndef SW_BACKEND_CUDA_LT_H
 #define SW_BACKEND_CUDA_LT_H
 
@@ -39,7 +40,9 @@ enum {
 #undef SW_LT_NUMBER
 };
 
-typedef struct sw__lt_algo { uint64_t data[8]; } sw__lt_algo;
+typedef struct sw__lt_algo {
+    uint64_t data[8];
+} sw__lt_algo;
 typedef struct sw__lt_found {
     sw__lt_algo algo;
     size_t workspace;
@@ -63,14 +66,16 @@ typedef struct sw__lt_found {
     X(int, cublasLtMatmulPreferenceCreate, (void **preference))                                                        \
     X(int, cublasLtMatmulPreferenceDestroy, (void *preference))                                                        \
     X(int, cublasLtMatmulPreferenceSetAttribute, (void *preference, int name, const void *value, size_t size))         \
-    X(int, cublasLtMatmulAlgoGetHeuristic, (void *handle, void *desc, void *a, void *b, void *c, void *d,              \
-                                            void *preference, int room, sw__lt_found *found, int *n))                  \
-    X(int, cublasLtMatmul, (void *handle, void *desc, const void *alpha, const void *a, void *a_layout,                \
-                            const void *b, void *b_layout, const void *beta, const void *c, void *c_layout, void *d,   \
-                            void *d_layout, const sw__lt_algo *algo, void *workspace, size_t bytes, void *stream))
+    X(int, cublasLtMatmulAlgoGetHeuristic,                                                                             \
+      (void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int room, sw__lt_found *found,  \
+       int *n))                                                                                                        \
+    X(int, cublasLtMatmul,                                                                                             \
+      (void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,      \
+       const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const sw__lt_algo *algo,              \
+       void *workspace, size_t bytes, void *stream))
 
 typedef struct sw__lt_api {
-#define SW_LT_POINTER(result, f, args) result (*f) args;
+#define SW_LT_POINTER(result, f, args) result(*f) args;
     SW_LT_FUNCTIONS(SW_LT_POINTER)
 #undef SW_LT_POINTER
 } sw__lt_api;
@@ -80,7 +85,10 @@ typedef struct sw__lt_api {
 sw_status sw__lt_load(const sw__lt_api **out);
 
 /* A device's handle. */
-typedef struct sw__lt { const sw__lt_api *api; void *handle; } sw__lt;
+typedef struct sw__lt {
+    const sw__lt_api *api;
+    void *handle;
+} sw__lt;
 typedef struct sw__cu sw__cu;
 sw_status sw__lt_open(sw__cu *c, sw__lt *lt);
 void sw__lt_close(sw__lt *lt);

@@ -18,8 +18,10 @@ enum { OLDEST = 120000 };
 static void find(void *handle, const char *name, void *pointer, size_t size)
 {
     void *const symbol = dlsym(handle, name);
-    if (symbol != NULL) memcpy(pointer, &symbol, size);
-    else snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
+    if (symbol != NULL)
+        memcpy(pointer, &symbol, size);
+    else
+        snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
 }
 
 static void *open_library(void)
@@ -36,7 +38,7 @@ static void load(void)
     void *const handle = open_library(); /* stays open: it has registered itself with the driver */
     if (handle == NULL) {
         const char *const why = dlerror();
-        snprintf(failure, sizeof failure, "cuBLASLt cannot be opened (%.200s): " INSTALL, why != NULL ? why : "?");
+        snprintf(failure, sizeof failure, "cuBLASLt cannot be opened (%.200s): " INSTALL, why != NULL ? why : "SWOOP_WITHOUT leaves it out");
         return;
     }
 #define FIND(result, f, args) find(handle, #f, &api.f, sizeof api.f);
@@ -45,7 +47,8 @@ static void load(void)
     if (*failure != '\0') return;
     const size_t version = api.cublasLtGetVersion();
     if (version < OLDEST)
-        snprintf(failure, sizeof failure, "cuBLASLt %zu.%zu is too old: " INSTALL, version / 10000, version / 100 % 100);
+        snprintf(failure, sizeof failure, "cuBLASLt %zu.%zu is too old: " INSTALL, version / 10000,
+                 version / 100 % 100);
 }
 
 sw_status sw__lt_load(const sw__lt_api **out)

@@ -1,6 +1,6 @@
-/* lt_matmul.c: MATMUL and DOT through cuBLASLt. The plan has descriptors, algorithm and workspace; exec hands over pointers.
- * The library counts columns first: a row-major c = a b is its c' = b' a'. What it cannot take is SW_ERR_UNSUPPORTED with
- * the reason, and our kernels do it. Between cu_library.c and the library. */
+/* lt_matmul.c: MATMUL and DOT through cuBLASLt. The plan has descriptors, algorithm and workspace; exec hands over
+ * pointers. The library counts columns first: a row-major c = a b is its c' = b' a'. What it cannot take is
+ * SW_ERR_UNSUPPORTED with the reason, and our kernels do it. Between cu_library.c and the library. */
 #include "backend/cuda/cu.h"
 #include "backend/cuda/lt.h"
 #include "backend/gpu/ops/big.h"
@@ -11,25 +11,34 @@
 #define WORKSPACE ((uint64_t)32 << 20)
 enum { MOST_CALLS = 256, MOST_FOUND = 8 };
 
-static const struct { sw_dtype type; int storage, scale, compute, tf32; } types[] = {
-    {SW_F32, SW_CUDA_R_32F, SW_CUDA_R_32F, SW_CUBLAS_COMPUTE_32F, SW_CUBLAS_COMPUTE_32F_FAST_TF32},
-    {SW_F64, SW_CUDA_R_64F, SW_CUDA_R_64F, SW_CUBLAS_COMPUTE_64F, SW_CUBLAS_COMPUTE_64F},
-    {SW_F16, SW_CUDA_R_16F, SW_CUDA_R_32F, SW_CUBLAS_COMPUTE_32F, SW_CUBLAS_COMPUTE_32F},
-    {SW_BF16, SW_CUDA_R_16BF, SW_CUDA_R_32F, SW_CUBLAS_COMPUTE_32F, SW_CUBLAS_COMPUTE_32F},
+static const struct {
+    sw_dtype type;
+    int storage, scale, compute, tf32;
+} types[] = {
+    { SW_F32, SW_CUDA_R_32F, SW_CUDA_R_32F, SW_CUBLAS_COMPUTE_32F, SW_CUBLAS_COMPUTE_32F_FAST_TF32 },
+    { SW_F64, SW_CUDA_R_64F, SW_CUDA_R_64F, SW_CUBLAS_COMPUTE_64F, SW_CUBLAS_COMPUTE_64F },
+    { SW_F16, SW_CUDA_R_16F, SW_CUDA_R_32F, SW_CUBLAS_COMPUTE_32F, SW_CUBLAS_COMPUTE_32F },
+    { SW_BF16, SW_CUDA_R_16BF, SW_CUDA_R_32F, SW_CUBLAS_COMPUTE_32F, SW_CUBLAS_COMPUTE_32F },
 };
 
 /* A matrix as the library sees it: columns `ld` apart. */
-typedef struct operand { int bind; bool transposed; uint64_t rows, cols; int64_t ld; uint32_t align; } operand;
+typedef struct operand {
+    int bind;
+    bool transposed;
+    uint64_t rows, cols;
+    int64_t ld;
+    uint32_t align;
+} operand;
 
 /* A product that the library runs in `calls` calls: one batch axis is its own, the others are walked here. */
 typedef struct product {
     const sw__lt *lt;
-    void *desc, *layout[3];      /* of the library's A, B, D */
+    void *desc, *layout[3]; /* of the library's A, B, D */
     operand part[3];
-    int bias;                    /* number among the plan's buffers, or -1 */
+    int bias; /* number among the plan's buffers, or -1 */
     int workspace_bind;
-    int type;                    /* into types[] */
-    int rank, calls;             /* axes that are walked */
+    int type;        /* into types[] */
+    int rank, calls; /* axes that are walked */
     int64_t batch[SW_MAX_RANK];
     size_t step[SW_MAX_RANK][3]; /* bytes */
     sw__lt_algo algo;
@@ -50,7 +59,7 @@ static sw_status failed(const sw__lt_api *api, int status, const char *call)
         if (status_ != 0) return failed((api), status_, #f);                                                           \
     } while (0)
 
-/* ---- the op as the library's matrices -------------------------------------------------------------------------------- */
+/* ---- the op as the library's matrices ---------------------------------------------------------------------------- */
 
 static uint32_t low_bit(size_t bytes, uint32_t most)
 {
@@ -98,7 +107,7 @@ static sw_status set_batches(const sw__matrices *g, size_t size, product *t, int
     for (int i = 0; i < g->rank; i++)
         if (g->batch[i] > 1 && (*own < 0 || g->batch[i] > g->batch[*own])) *own = i;
     for (int i = 0; i < g->rank; i++) {
-        const int64_t steps[3] = {g->bs[i], g->as[i], g->cs[i]};
+        const int64_t steps[3] = { g->bs[i], g->as[i], g->cs[i] };
         for (int k = 0; k < 3; k++)
             if (steps[k] < 0 || (k == 2 && steps[k] == 0))
                 return sw__fail(SW_ERR_UNSUPPORTED, "batches %lld elements apart", (long long)steps[k]);
@@ -109,13 +118,14 @@ static sw_status set_batches(const sw__matrices *g, size_t size, product *t, int
         for (int k = 0; k < 3; k++) t->step[t->rank][k] = (size_t)steps[k] * size;
         t->rank++;
         if (g->batch[i] > MOST_CALLS / t->calls)
-            return sw__fail(SW_ERR_UNSUPPORTED, "more than %d products of batches that do not follow each other", MOST_CALLS);
+            return sw__fail(SW_ERR_UNSUPPORTED, "more than %d products of batches that do not follow each other",
+                            MOST_CALLS);
         t->calls *= (int)g->batch[i];
     }
     return SW_OK;
 }
 
-/* ---- the library's descriptors ------------------------------------------------------------------------------------------ */
+/* ---- the library's descriptors ----------------------------------------------------------------------------------- */
 
 static sw_status make_layout(const sw__lt_api *api, const product *t, int k, int64_t count, int64_t step, void **out)
 {
@@ -123,21 +133,24 @@ static sw_status make_layout(const sw__lt_api *api, const product *t, int k, int
     const int32_t batches = (int32_t)count;
     LT_TRY(api, cublasLtMatrixLayoutCreate, out, types[t->type].storage, o->rows, o->cols, o->ld);
     if (count == 1) return SW_OK;
-    LT_TRY(api, cublasLtMatrixLayoutSetAttribute, *out, SW_CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches, sizeof batches);
-    LT_TRY(api, cublasLtMatrixLayoutSetAttribute, *out, SW_CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+    LT_TRY(api, cublasLtMatrixLayoutSetAttribute, *out, SW_CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batches,
+           sizeof batches);
+    LT_TRY(api, cublasLtMatrixLayoutSetAttribute, *out, SW_CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step,
+           sizeof step);
     return SW_OK;
 }
 
 static sw_status set_bias(const sw__lt_api *api, const product *t, const void *pointer)
 {
-    LT_TRY(api, cublasLtMatmulDescSetAttribute, t->desc, SW_CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointer, sizeof pointer);
+    LT_TRY(api, cublasLtMatmulDescSetAttribute, t->desc, SW_CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointer,
+           sizeof pointer);
     return SW_OK;
 }
 
 static sw_status make_desc(const sw__lt_api *api, product *t, bool tf32, uint32_t bias_align)
 {
-    const int32_t ops[2] = {t->part[0].transposed ? SW_CUBLAS_OP_T : SW_CUBLAS_OP_N,
-                            t->part[1].transposed ? SW_CUBLAS_OP_T : SW_CUBLAS_OP_N};
+    const int32_t ops[2] = { t->part[0].transposed ? SW_CUBLAS_OP_T : SW_CUBLAS_OP_N,
+                             t->part[1].transposed ? SW_CUBLAS_OP_T : SW_CUBLAS_OP_N };
     const uint32_t epilogue = t->bias >= 0 ? SW_CUBLASLT_EPILOGUE_BIAS : SW_CUBLASLT_EPILOGUE_DEFAULT;
     LT_TRY(api, cublasLtMatmulDescCreate, &t->desc, tf32 ? types[t->type].tf32 : types[t->type].compute,
            types[t->type].scale);
@@ -145,20 +158,23 @@ static sw_status make_desc(const sw__lt_api *api, product *t, bool tf32, uint32_
     LT_TRY(api, cublasLtMatmulDescSetAttribute, t->desc, SW_CUBLASLT_MATMUL_DESC_TRANSB, &ops[1], sizeof ops[1]);
     LT_TRY(api, cublasLtMatmulDescSetAttribute, t->desc, SW_CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     /* the choice of an algorithm looks at how the pointer is aligned, not at what is there */
-    return t->bias >= 0 ? set_bias(api, t, (const void *)(uintptr_t)bias_align) : SW_OK; // NOLINT(performance-no-int-to-ptr)
+    return t->bias >= 0 ? set_bias(api, t, (const void *)(uintptr_t)bias_align)
+                        : SW_OK; // NOLINT(performance-no-int-to-ptr)
 }
 
 /* Sums that are split are added up in f32 (of f64: in f64), in a fixed order: no results of 16 bits in between. */
 static sw_status set_preference(const sw__lt_api *api, const product *t, void *preference)
 {
-    static const int aligns[] = {SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                                 SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    static const int aligns[] = { SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                  SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                  SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                  SW_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES };
     const uint64_t most = WORKSPACE;
     const uint32_t schemes = SW_CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     LT_TRY(api, cublasLtMatmulPreferenceSetAttribute, preference, SW_CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
            sizeof most);
-    LT_TRY(api, cublasLtMatmulPreferenceSetAttribute, preference, SW_CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
-           sizeof schemes);
+    LT_TRY(api, cublasLtMatmulPreferenceSetAttribute, preference, SW_CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           &schemes, sizeof schemes);
     for (int i = 0; i < 4; i++)
         LT_TRY(api, cublasLtMatmulPreferenceSetAttribute, preference, aligns[i], &t->part[SW_MIN(i, 2)].align,
                sizeof(uint32_t));
@@ -192,7 +208,7 @@ static sw_status choose(const sw__lt *lt, product *t)
     return st;
 }
 
-/* ---- running ------------------------------------------------------------------------------------------------------------- */
+/* ---- running ----------------------------------------------------------------------------------------------------- */
 
 static void *pointer_to(const sw__bind *b, size_t offset)
 {
@@ -211,15 +227,16 @@ static sw_status run(void *dev, void *data, const sw__bind *bind)
     c->last = "cublasLtMatmul";
     if (t->bias >= 0) SW_TRY(set_bias(api, t, pointer_to(&bind[t->bias], 0)));
     for (int i = 0; i < t->calls; i++) {
-        size_t at[3] = {0};
+        size_t at[3] = { 0 };
         int64_t rest = i;
         for (int l = t->rank - 1; l >= 0; rest /= t->batch[l--])
             for (int k = 0; k < 3; k++) at[k] += (size_t)(rest % t->batch[l]) * t->step[l][k];
         void *const to = pointer_to(&bind[t->part[2].bind], at[2]);
-        const int status = api->cublasLtMatmul(
-            t->lt->handle, t->desc, wide ? (const void *)&one_wide : &one, pointer_to(&bind[t->part[0].bind], at[0]),
-            t->layout[0], pointer_to(&bind[t->part[1].bind], at[1]), t->layout[1], wide ? (const void *)&zero_wide : &zero,
-            to, t->layout[2], to, t->layout[2], &t->algo, workspace, t->workspace, c->stream);
+        const int status = api->cublasLtMatmul(t->lt->handle, t->desc, wide ? (const void *)&one_wide : &one,
+                                               pointer_to(&bind[t->part[0].bind], at[0]), t->layout[0],
+                                               pointer_to(&bind[t->part[1].bind], at[1]), t->layout[1],
+                                               wide ? (const void *)&zero_wide : &zero, to, t->layout[2], to,
+                                               t->layout[2], &t->algo, workspace, t->workspace, c->stream);
         if (status != 0) {
             const char *const name = api->cublasLtGetStatusString(status);
             return sw__fail(SW_ERR_DEVICE, "cuda: cublasLtMatmul: %s (%d)", name != NULL ? name : "?", status);
@@ -238,7 +255,7 @@ static void end(void *dev, void *data)
     sw__free(t);
 }
 
-/* ---- planning ------------------------------------------------------------------------------------------------------------ */
+/* ---- planning ---------------------------------------------------------------------------------------------------- */
 
 static sw_status fill(const sw__cu *c, const sw__gpu_plan *p, product *t)
 {
@@ -264,7 +281,7 @@ static sw_status fill(const sw__cu *c, const sw__gpu_plan *p, product *t)
     }
     SW_TRY(make_desc(t->lt->api, t, c->tf32, bias_align));
     const int64_t count = own >= 0 ? g.batch[own] : 1;
-    const int64_t steps[3] = {own >= 0 ? g.bs[own] : 0, own >= 0 ? g.as[own] : 0, own >= 0 ? g.cs[own] : 0};
+    const int64_t steps[3] = { own >= 0 ? g.bs[own] : 0, own >= 0 ? g.as[own] : 0, own >= 0 ? g.cs[own] : 0 };
     if (count > INT32_MAX) return sw__fail(SW_ERR_UNSUPPORTED, "%lld batches", (long long)count);
     for (int k = 0; k < 3; k++) SW_TRY(make_layout(t->lt->api, t, k, count, steps[k], &t->layout[k]));
     return choose(t->lt, t);
@@ -282,14 +299,15 @@ sw_status sw__lt_plan(sw__cu *c, sw__lt *lt, sw__gpu_plan *p)
         return st;
     }
     p->workspace = t->workspace;
-    snprintf(p->note, sizeof p->note, "cuBLASLt%s, %.1f waves%s", c->tf32 && types[t->type].type == SW_F32 ? " tf32" : "",
-             (double)t->waves, t->calls > 1 ? ", call by call" : "");
-    SW_TRY(sw__gpu_add_call(p, (sw__gpu_call){.exec = run, .free = end, .data = t}));
+    snprintf(p->note, sizeof p->note, "cuBLASLt%s, %.1f waves%s",
+             c->tf32 && types[t->type].type == SW_F32 ? " tf32" : "", (double)t->waves,
+             t->calls > 1 ? ", call by call" : "");
+    SW_TRY(sw__gpu_add_call(p, (sw__gpu_call){ .exec = run, .free = end, .data = t }));
     const bool relu = p->d.op == SW_OP_MATMUL && p->d.attr->act.act == SW_ACT_RELU;
     return relu ? sw__big_relu(p, p->d.n_in, &p->d.out[0]) : SW_OK;
 }
 
-/* ---- the device's handle --------------------------------------------------------------------------------------------------- */
+/* ---- the device's handle ----------------------------------------------------------------------------------------- */
 
 sw_status sw__lt_open(sw__cu *c, sw__lt *lt)
 {

@@ -78,7 +78,30 @@ static sw__ask ask(sw__gpu_plan *p, int r, const char *file)
 
 /* ---- lines of channels, on CPUs -------------------------------------------------------------------------------- */
 
-enum { LINE = 64 };
+enum { LINE = 64, FEW = 16 };
+
+/* Channels are adjacent in y, dy or the result, whichever are used. */
+static bool unit_channels(const sw__gpu_plan *p, int r)
+{
+    const int used[] = {roles[r].y, roles[r].dy, roles[r].result};
+    for (size_t i = 0; i < SW_COUNT(used); i++)
+        if (used[i] >= 0 && p->desc[used[i]].stride[1] != 1) return false;
+    return true;
+}
+
+/* INSIDE: no window reaches over an edge. ALONE: and the windows cover everything, without overlap. */
+static void edge_macros(sw__ask *a, const sw__attr *attr, const sw__desc *x, const sw__desc *y)
+{
+    bool inside = true, alone = true;
+    for (int i = 0; i < attr->pool.nd; i++) {
+        const int64_t kernel = attr->pool.kernel[i], stride = attr->pool.stride[i];
+        const int64_t end = (y->dim[2 + i] - 1) * stride + kernel;
+        inside = inside && attr->pool.pad_lo[i] == 0 && end <= x->dim[2 + i];
+        alone = alone && kernel == stride && end == x->dim[2 + i];
+    }
+    sw__ask_macro(a, "INSIDE", inside);
+    sw__ask_macro(a, "ALONE", inside && alone);
+}
 
 /* Channels adjacent in what the windows walk over. A gradient is added to where it is stored: not in f16. */
 static bool takes_lines(const sw__gpu_plan *p, int r)
@@ -94,7 +117,10 @@ static bool takes_lines(const sw__gpu_plan *p, int r)
 static sw_status plan_lines(sw__gpu_plan *p, int r, const sw__desc *x, const sw__desc *y)
 {
     sw__ask a = ask(p, r, "pool_lines");
-    sw__ask_macro(&a, "LINE", LINE);
+    sw__ask_macro(&a, "LINE", x->dim[1] <= FEW ? FEW : LINE);
+    sw__ask_macro(&a, "FEW", x->dim[1] <= FEW ? x->dim[1] : 0);
+    edge_macros(&a, &p->attr, x, y);
+    sw__ask_macro(&a, "UNIT", unit_channels(p, r));
     sizes(&a, p, x, y);
     const int8_t tensors[] = {roles[r].x, roles[r].y, roles[r].dy, roles[r].result};
     for (size_t i = 0; i < SW_COUNT(tensors); i++)

@@ -19,11 +19,11 @@ sw_status sw__big_relu(sw__gpu_plan *p, int bind, const sw__desc *d)
     const int size = sw__gpu_lanes(p->gpu, 256);
     const int64_t groups = SW_MIN((n + size - 1) / size, (int64_t)p->gpu->target.units * 32);
     sw__gpu_place place;
-    sw__gpu_macros m = {.n = 0};
+    sw__gpu_macros m = { .n = 0 };
     sw__gpu_place_of(d, -1, "c", "", &place);
     sw__gpu_put_values(&m, (sw_dtype)d->dtype);
     sw__gpu_put(&m, "SIZE", size);
     sw__gpu_put_text(&m, "Y_AT", is_solid(d) ? "c" : place.text);
-    const sw__gpu_arg args[] = {SW_GPU_BIND(bind), SW_GPU_INT(n), SW_GPU_INT(groups * size)};
+    const sw__gpu_arg args[] = { SW_GPU_BIND(bind), SW_GPU_INT(n), SW_GPU_INT(groups * size) };
     return n == 0 ? SW_OK : sw__gpu_step(p, "relu", &m, (uint32_t)groups, size, 1, args, 3);
 }

@@ -68,7 +68,7 @@ static int64_t rows_of_group(const sw__gpu_plan *p, const sw__lanes *l, int64_t 
     const int64_t given = sw__rows_variant_of(p)->rows;
     if (given > 0) return sw__div_up(given, l->mr) * l->mr;
     int64_t rows = sw__div_up(128, l->mr) * l->mr;
-    while (rows > l->mr && sw__div_up(m, rows) * others < 8 * (int64_t)t->units)
+    while (rows > l->mr && sw__div_up(m, rows) * others < 32 * (int64_t)t->units)
         rows = sw__div_up(rows / 2, l->mr) * l->mr;
     return rows;
 }
@@ -82,7 +82,8 @@ sw_status sw__rows_launch(sw__gpu_plan *p, const sw__rows *r, const sw__lanes *l
 {
     const int64_t panels = sw__div_up(r->n, l->w * l->nv), z = r->z0 * r->z1;
     const int64_t rows = rows_of_group(p, l, r->m, panels * z);
-    const int64_t flags = (r->bias < 0 ? 0 : r->bias_rows ? 2 : 1) + (r->relu ? 4 : 0) + (r->direct ? 8 : 0);
+    const int64_t flags = (r->bias < 0 ? 0 : r->bias_rows ? 2 : 1) + (r->relu ? 4 : 0) + (r->direct ? 8 : 0) +
+                          (r->dense && panels == 1 ? 16 : 0);
     if (r->q[3] < r->m && r->m > INT32_MAX)
         return sw__fail(SW_ERR_UNSUPPORTED, "the result has %lld places", (long long)r->m);
     sw__ask a = sw__ask_for(p, "gemm_rows");
@@ -95,7 +96,7 @@ sw_status sw__rows_launch(sw__gpu_plan *p, const sw__rows *r, const sw__lanes *l
     sw__ask_buffer(&a, r->c, r->c_at);
     sw__ask_buffer(&a, r->bias < 0 ? r->c : r->bias, r->bias_at); /* something, where there is none */
     sw__ask_i64(&a, 2, (const int64_t[]){r->bias_s, r->bias_z});
-    sw__ask_i32(&a, 1, &flags);
+    sw__ask_i32(&a, 2, (const int64_t[]){SW_MIN(r->bias_n > 0 ? r->bias_n : r->n, INT32_MAX), flags});
     sw__ask_i64(&a, 5, (const int64_t[]){r->m, r->n, rows, r->panel, r->bk});
     sw__ask_i64(&a, 7, (const int64_t[]){r->z1, r->az[0], r->az[1], r->bz[0], r->bz[1], r->cz[0], r->cz[1]});
     sw__ask_i64(&a, 2, (const int64_t[]){r->ak, r->cn});

@@ -30,6 +30,8 @@ typedef struct sw__rows {
     int a, b, c, bias;              /* buffers; bias -1: none */
     bool a_acc;                     /* the left side is kept as accumulators are */
     int64_t a_at, b_at, c_at, bias_at, bias_s, bias_z;
+    int64_t bias_n;                 /* after so many columns the bias begins anew; 0: never */
+    bool dense;                     /* rows of the result without gaps, one behind the other */
     bool bias_rows, relu, direct;
     int64_t m, n, panel, bk;        /* panel: from one panel of the right side to the next, elements */
     int64_t z0, z1, az[2], bz[2], cz[2];

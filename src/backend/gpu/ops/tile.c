@@ -248,6 +248,7 @@ sw_status sw__big_sum(sw__gpu_plan *p, const sw__sum *s)
     sw__ask_i32(&a, 3, s->n_radix);
     sw__ask_i64(&a, 4, s->n_stride);
     sw__ask_i64(&a, 3, (const int64_t[]){s->z1, s->z_stride[0], s->z_stride[1]});
-    const int64_t groups = items == 1 ? s->m * (s->n / s->n_radix[2]) : sw__div_up(s->m * s->n, items);
+    /* a run is walked 64 at a time by one work-item, see LINE in the kernel */
+    const int64_t groups = items == 1 ? s->m * (s->n / run) * sw__div_up(run, 64) : sw__div_up(s->m * s->n, items);
     return sw__ask_launch(&a, groups * s->z, 1, 1, items);
 }
