@@ -396,6 +396,10 @@ static sw_status make_runnable(compilation *c, const sw_graph *g)
     SW_TRY(bind_launches(c));
     SW_TRY(make_slots(c));
     SW_TRY(upload_constants(c));
+    if (p->profile && p->n_inputs) {
+        p->set_trace = sw__calloc((size_t)p->n_inputs * SW__TRACE_RUNS * 2, sizeof *p->set_trace);
+        if (!p->set_trace) return sw__no_memory((size_t)p->n_inputs * SW__TRACE_RUNS * 16, "the trace");
+    }
     if (p->profile && p->n_launches) {
         p->trace = sw__calloc((size_t)p->n_launches * SW__TRACE_RUNS * 2, sizeof *p->trace);
         if (!p->trace) return sw__no_memory((size_t)p->n_launches * SW__TRACE_RUNS * 16, "the trace");
