@@ -83,8 +83,10 @@ typedef struct sw_gpu_model {
     int compute_units;       /* 0: estimated */
 } sw_gpu_model;
 /* Opens a GPU that is not in this machine, for plans: sw_plan_graph and sw_plan_launches say what a program would take
- * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED. */
-SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out);
+ * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED.
+ * libraries: ask the vendor's libraries, those that plan without a GPU and are installed (cuDNN: some 10 ms for each
+ * convolution of a new shape); else all is planned on swoop's kernels. */
+SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, bool libraries, sw_device **out);
 
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 
