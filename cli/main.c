@@ -79,7 +79,7 @@ static void wait_briefly(char **argv)
 }
 
 /* PoCL wakes its threads for every kernel, and beside other work the system puts them on one processor, where one waits for
- * the other (docs/decisions/037-pocl-threads.md). Each gets a processor of its own; PoCL counts them from 0, so only where
+ * the other (docs/decisions/038-pocl-threads.md). Each gets a processor of its own; PoCL counts them from 0, so only where
  * the process may use all. */
 static void spread_pocl(void)
 {

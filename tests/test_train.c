@@ -100,6 +100,30 @@ static void assert_same_bits(sw_trainer *a, sw_trainer *b)
     free(y);
 }
 
+/* With .profile, what it takes to have the inputs on the device stands beside the launches, in each format. */
+static void test_profile(void **state)
+{
+    (void)state;
+    static const char *const parts[][3] = {{"  upload         x\n", "  upload         y\n", "implementation"},
+                                           {"\"uploads\": [", "{\"name\": \"x\", \"times\": 5,", "\"launches\": ["},
+                                           {"\"cat\": \"upload\", \"name\": \"x\"", "\"name\": \"uploads\"", "\"GFLOP/s\""}};
+    sw_device *device = open_cpu();
+    sw_dataset *data = stripes();
+    sw_trainer *t = NULL;
+    ok(sw_trainer_new(device, &(sw_trainer_options){.model_name = "mlp:8", .batch = 16, .profile = true}, &t));
+    ok(sw_trainer_fit(t, data, &(sw_fit_options){.steps = 5}, NULL));
+    for (int format = 0; format < 3; format++) {
+        char *text = NULL;
+        ok(sw_trainer_profile(t, (sw_profile_format)format, &text));
+        for (int i = 0; i < 3; i++)
+            if (!strstr(text, parts[format][i])) fail_msg("%s is not in %s", parts[format][i], text);
+        sw_string_free(text);
+    }
+    sw_trainer_free(t);
+    sw_dataset_close(data);
+    sw_device_close(device);
+}
+
 static void test_learns(void **state)
 {
     (void)state;
@@ -408,6 +432,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_profile),
         cmocka_unit_test(test_learns),          cmocka_unit_test(test_same_seed_same_bits),
         cmocka_unit_test(test_resume_to_the_bit), cmocka_unit_test(test_resume_longer),
         cmocka_unit_test(test_damaged_checkpoint), cmocka_unit_test(test_nan),

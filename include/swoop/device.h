@@ -84,8 +84,10 @@ typedef struct sw_gpu_model {
     int compute_units;       /* 0: estimated */
 } sw_gpu_model;
 /* Opens a GPU that is not in this machine, for plans: sw_plan_graph and sw_plan_launches say what a program would take
- * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED. */
-SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out);
+ * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED.
+ * libraries: ask the vendor's libraries, those that plan without a GPU and are installed (cuDNN: some 10 ms for each
+ * convolution of a new shape); else all is planned on swoop's kernels. */
+SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, bool libraries, sw_device **out);
 
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 
@@ -183,7 +185,8 @@ SW_API sw_status sw_program_output_info(const sw_program *p, int output, sw_var_
  * of an index out of range in the data (SW_ERR_DATA). */
 SW_API sw_status sw_program_run(sw_program *p);
 
-/* Per launch since the program was compiled with .profile: a table, or Chrome/Perfetto JSON (ui.perfetto.dev).
+/* Per launch since the program was compiled with .profile, and per input that was set (what it took until it was on the
+ * device): a table, or Chrome/Perfetto JSON (ui.perfetto.dev).
  * The string is the caller's: sw_string_free. */
 typedef enum sw_profile_format { SW_PROFILE_TABLE = 0, SW_PROFILE_JSON, SW_PROFILE_TRACE } sw_profile_format;
 SW_API sw_status sw_program_profile(const sw_program *p, sw_profile_format format, char **out);

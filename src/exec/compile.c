@@ -266,8 +266,8 @@ static sw_status allocate(compilation *c)
         if (wanted[i].bytes) st = b->alloc(c->device->dev, wanted[i].bytes, wanted[i].buffer);
     c->device->full = st == SW_ERR_MEMORY;
     if (st != SW_ERR_MEMORY) return st;
-    return sw__prefix(st, "%s: the program needs %llu bytes in all, %llu of them for variables, %llu for inputs and constants, "
-                      "%llu for activations and gradients; a smaller batch needs less", c->device->info.id,
+    return sw__prefix(st, "%s: the program needs %llu bytes in all, %llu of them for variables, %llu for inputs and "
+                      "constants, %llu for activations and gradients; a smaller batch needs less", c->device->info.id,
                       (unsigned long long)plan->total, (unsigned long long)(plan->params + plan->buffers + plan->state),
                       (unsigned long long)(plan->inputs + plan->constants), (unsigned long long)plan->arena);
 }
@@ -396,6 +396,10 @@ static sw_status make_runnable(compilation *c, const sw_graph *g)
     SW_TRY(bind_launches(c));
     SW_TRY(make_slots(c));
     SW_TRY(upload_constants(c));
+    if (p->profile && p->n_inputs) {
+        p->set_trace = sw__calloc((size_t)p->n_inputs * SW__TRACE_RUNS * 2, sizeof *p->set_trace);
+        if (!p->set_trace) return sw__no_memory((size_t)p->n_inputs * SW__TRACE_RUNS * 16, "the trace");
+    }
     if (p->profile && p->n_launches) {
         p->trace = sw__calloc((size_t)p->n_launches * SW__TRACE_RUNS * 2, sizeof *p->trace);
         if (!p->trace) return sw__no_memory((size_t)p->n_launches * SW__TRACE_RUNS * 16, "the trace");

@@ -63,6 +63,8 @@ typedef struct sw__io_slot {
     sw_var_info info; /* declared type */
     sw_dtype stored;
     sw__bind bind;
+    int64_t sets;     /* profile: how often an input was set, and seconds for that, the transfer included */
+    double seconds, least;
 } sw__io_slot;
 
 /* One launch: what the backend made of a step, bound to memory. */
@@ -97,6 +99,7 @@ struct sw_program {
     int64_t runs;
     bool not_recorded;           /* the device records nothing: runs are launched kernel by kernel */
     void *recording;             /* all launches as one, from the second run on, where the backend can */
+    double *set_trace;           /* profile: start and duration of the last SW__TRACE_RUNS sets of each input */
     double *trace;               /* profile: start and duration of each launch of the last SW__TRACE_RUNS runs */
 };
 

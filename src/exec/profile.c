@@ -40,6 +40,23 @@ static void table_line(const sw_program *p, const sw__launch *l, double total, s
                  mean > 0 ? l->bytes / mean / 1e9 : 0, l->kind, l->name, note_of(p, l));
 }
 
+static double bytes_of(const sw__io_slot *s)
+{
+    return (double)s->info.elements * (double)sw_dtype_size(s->stored);
+}
+
+/* Inputs, which are no part of a run: on the host's clock, what it takes to have them on the device. */
+static void upload_lines(const sw_program *p, sw__text *t)
+{
+    for (uint32_t i = 0; i < p->n_inputs; i++) {
+        const sw__io_slot *s = &p->inputs[i];
+        const double mean = s->sets ? s->seconds / (double)s->sets : 0;
+        if (mean <= 0) continue;
+        sw__text_add(t, "%9.4f %7s %9.4f %9s %8.1f  %-14s %s\n", mean * 1e3, "", s->least * 1e3, "", bytes_of(s) / mean / 1e9,
+                     "upload", s->info.name);
+    }
+}
+
 static sw_status print_table(const sw_program *p, sw__text *t)
 {
     const sw__launch **r = NULL;
@@ -50,6 +67,7 @@ static sw_status print_table(const sw_program *p, sw__text *t)
     sw__text_add(t, "%9s %7s %9s %9s %8s  %-14s %-36s %s\n", "mean ms", "share", "least ms", "GFLOP/s", "GB/s", "kind",
                  "name", "implementation");
     for (uint32_t i = 0; i < p->n_launches; i++) table_line(p, r[i], total, t);
+    upload_lines(p, t);
     sw__free(r);
     return SW_OK;
 }
@@ -83,7 +101,30 @@ static void print_json(const sw_program *p, sw__text *t)
         put_string(t, note_of(p, l));
         sw__text_add(t, "}");
     }
+    sw__text_add(t, "\n], \"uploads\": [");
+    for (uint32_t i = 0; i < p->n_inputs; i++) {
+        const sw__io_slot *s = &p->inputs[i];
+        sw__text_add(t, "%s\n  {\"name\": ", i ? "," : "");
+        put_string(t, s->info.name);
+        sw__text_add(t, ", \"times\": %lld, \"seconds\": %.9f, \"least\": %.9f, \"bytes\": %.0f}", (long long)s->sets,
+                     s->seconds, s->least, bytes_of(s));
+    }
     sw__text_add(t, "\n]}\n");
+}
+
+/* On a thread of their own in the trace: since the first run that it shows. */
+static void trace_uploads(const sw_program *p, double zero, sw__text *t)
+{
+    sw__text_add(t, ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 1, \"tid\": 2, \"args\": {\"name\": \"uploads\"}}");
+    for (uint32_t i = 0; i < p->n_inputs; i++)
+        for (int64_t k = 0; k < SW_MIN(p->inputs[i].sets, (int64_t)SW__TRACE_RUNS); k++) {
+            const double *event = &p->set_trace[2 * ((size_t)i * SW__TRACE_RUNS + (size_t)k)];
+            if (event[0] < zero) continue;
+            sw__text_add(t, ",\n{\"ph\": \"X\", \"pid\": 1, \"tid\": 2, \"ts\": %.3f, \"dur\": %.3f, \"cat\": \"upload\", "
+                         "\"name\": ", (event[0] - zero) * 1e6, event[1] * 1e6);
+            put_string(t, p->inputs[i].info.name);
+            sw__text_add(t, ", \"args\": {\"bytes\": %.0f}}", bytes_of(&p->inputs[i]));
+        }
 }
 
 /* Chrome's trace event format; X events on one thread, which nest by construction. */
@@ -105,6 +146,7 @@ static void print_trace(const sw_program *p, sw__text *t)
             sw__text_add(t, ", \"args\": {\"run\": %lld, \"GFLOP/s\": %.1f, \"GB/s\": %.1f}}", (long long)run,
                          event[1] > 0 ? l->flops / event[1] / 1e9 : 0, event[1] > 0 ? l->bytes / event[1] / 1e9 : 0);
         }
+    if (p->n_inputs) trace_uploads(p, zero, t);
     sw__text_add(t, "\n]}\n");
 }
 

@@ -24,6 +24,7 @@ void sw_program_free(sw_program *p)
     sw__free(p->outputs);
     sw__free(p->staging);
     sw__free(p->trace);
+    sw__free(p->set_trace);
     sw__arena_free(&p->arena);
     sw_device_close(p->device);
     sw__free(p);
@@ -64,11 +65,28 @@ static sw_status check_slot(const sw__io_slot *slots, uint32_t count, int i, con
     return SW_OK;
 }
 
+/* The transfer is waited for, as launches are that are timed. */
+static sw_status set_timed(sw_program *p, int input, sw_dtype type, const void *src, int64_t n)
+{
+    sw__io_slot *s = &p->inputs[input];
+    const double start = sw__now();
+    SW_TRY(sw__write_input(p->device, &s->bind, s->stored, src, type, (size_t)n, p->staging));
+    SW_TRY(p->device->backend->sync(p->device->dev));
+    const double seconds = sw__now() - start;
+    double *event = &p->set_trace[2 * ((size_t)input * SW__TRACE_RUNS + (size_t)(s->sets % SW__TRACE_RUNS))];
+    event[0] = start;
+    event[1] = seconds;
+    s->seconds += seconds;
+    if (s->sets++ == 0 || seconds < s->least) s->least = seconds;
+    return SW_OK;
+}
+
 sw_status sw_program_set(sw_program *p, int input, sw_dtype type, const void *src, int64_t n)
 {
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_set: the program is NULL");
     SW_TRY(check_slot(p->inputs, p->n_inputs, input, src, n, type, "input"));
     const sw__io_slot *s = &p->inputs[input];
+    if (p->profile) return set_timed(p, input, type, src, n);
     return sw__write_input(p->device, &s->bind, s->stored, src, type, (size_t)n, p->staging);
 }
 

@@ -290,7 +290,8 @@ EXPORT cl_int CL_API_CALL clFlush(cl_command_queue q)
 
 EXPORT cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *events)
 {
-    const cl_int told = verdict("clWaitForEvents"), code = told != CL_SUCCESS ? told : REAL(clWaitForEvents, (n, events));
+    const cl_int told = verdict("clWaitForEvents");
+    const cl_int code = told != CL_SUCCESS ? told : REAL(clWaitForEvents, (n, events));
     pthread_mutex_lock(&lock);
     if (code == CL_SUCCESS) order_waited(&state, n, events);
     pthread_mutex_unlock(&lock);
@@ -299,7 +300,8 @@ EXPORT cl_int CL_API_CALL clWaitForEvents(cl_uint n, const cl_event *events)
 
 EXPORT cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
 {
-    const cl_int told = verdict("clSetKernelArg"), code = told != CL_SUCCESS ? told : REAL(clSetKernelArg, (k, i, size, value));
+    const cl_int told = verdict("clSetKernelArg");
+    const cl_int code = told != CL_SUCCESS ? told : REAL(clSetKernelArg, (k, i, size, value));
     pthread_mutex_lock(&lock);
     if (code == CL_SUCCESS) order_argument(k, i, size, value);
     pthread_mutex_unlock(&lock);

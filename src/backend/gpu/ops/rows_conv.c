@@ -269,7 +269,8 @@ static weight_job find_job(const sw__gpu_plan *p, const sw__window *w, const sw_
     j.band = SW_MIN(taps > 1 ? 2 * l->mr : 4 * l->mr, w->o);
     j.block = SW_MIN(SW_MAX(262144 / ((w->c + j.band) * acc), 64), BLOCK);
     const int64_t groups = sw__div_up(w->o, j.band) * w->groups, times = SW_MAX(sw__rows_variant_of(p)->parts, 1);
-    const int64_t wanted = 16 * times * p->gpu->target.units;
+    const bool small = w->groups * w->o * j.columns * acc <= 65536; /* then more parts, for even shares, cost little */
+    const int64_t wanted = (small ? 16 : 4) * times * p->gpu->target.units;
     int64_t parts = SW_MIN(sw__div_up(wanted, groups), SW_MAX(places / 256, 1));
     parts = SW_MAX(SW_MIN(parts, SW__BIG_WORKSPACE / SW_MAX(w->groups * w->o * j.columns * acc, 1)), 1);
     j.part = sw__div_up(places, parts);
