@@ -311,6 +311,22 @@ static void test_table(void **state)
     assert_int_equal(unsetenv("SWOOP_TUNING_TABLE"), 0);
 }
 
+/* Several programs on a device: each op once, also where the second program has it too. */
+static void test_all_of_two_programs(void **state)
+{
+    (void)state;
+    sw_tune_result r;
+    use_cache("all");
+    fake->fast_items = 16;
+    sw_device *const d = open_device(&(sw_device_options){.tune_all = true});
+    for (int i = 0; i < 3; i++) sw_program_free(product_on(d, i == 1 ? 2 * M : M, false, false));
+    assert_int_equal(gpu_of(d)->tuning->measured, 2);
+    ok(sw_device_tuned(d, &r));
+    assert_int_equal(r.n, 2);
+    sw_tune_result_free(&r);
+    sw_device_close(d);
+}
+
 /* ---- the library --------------------------------------------------------------------------------------------------------- */
 
 static void check_library(bool turned, bool bias, const char *want, bool faster)
@@ -553,6 +569,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_damaged_file),
         cmocka_unit_test(test_never),
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_all_of_two_programs),
         cmocka_unit_test(test_library),
         cmocka_unit_test(test_every_variant_gpu),
         cmocka_unit_test(test_every_variant_cpu),

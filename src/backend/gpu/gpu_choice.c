@@ -159,7 +159,7 @@ static sw_status read_line(sw__gpu *g, reading *r, const char *line)
     c.best = time[1];
     c.library = time[2];
     const sw__gpu_choice *const old = find(g->tuning, p, XXH3_64bits(p, strlen(p)));
-    if (old != NULL && (r->table || (r->mine && !old->kept && !old->table))) return SW_OK;
+    if (old != NULL && (r->table || (r->mine && *old->note != '\0'))) return SW_OK;
     return sw__gpu_choose(g, p, &c);
 }
 

@@ -291,6 +291,7 @@ static sw_status confirm(const trial *t, job *j, double *best_time)
     j->rule_time = SW_MIN(j->rule_time, time[0]);
     if (time[1] < GAIN * time[0] && time[1] < GAIN * j->rule_time) *best_time = time[1];
     else j->best = j->rule;
+    if (j->best == j->rule) *best_time = j->rule_time;
     return SW_OK;
 }
 
