@@ -344,6 +344,49 @@ static void test_threads(void **state)
     expect_clean();
 }
 
+/* ---- the command --------------------------------------------------------------------------------------------------------------- */
+
+/* Losses of a run's first steps, from its log. */
+static int read_losses(const char *name, double *loss, int most)
+{
+    char path[340], line[512];
+    int n = 0;
+    snprintf(path, sizeof path, "%.200s/%s/log.txt", step_folder, name);
+    FILE *const f = fopen(path, "re");
+    if (f == NULL) fail_msg("no %s", path);
+    while (f != NULL && n < most && fgets(line, sizeof line, f) != NULL) {
+        const char *const at = strstr(line, " step "), *const is = at != NULL ? strstr(at, " loss ") : NULL;
+        if (is != NULL) loss[n++] = strtod(is + strlen(" loss "), NULL);
+    }
+    if (f != NULL) fclose(f);
+    return n;
+}
+
+static void by_command(const char *device)
+{
+    char command[1200];
+    snprintf(command, sizeof command, "'%.400s' train --model cnn:4 --data digits --epochs 1 --log-every 1 --device %s --project "
+             "'%.200s' --name %.3s -q", SWOOP_COMMAND, device, step_folder, device);
+    if (system(command) != 0) fail_msg("%s", command);
+}
+
+/* The same first losses as the cpu; kernels written to a folder. */
+static void test_command(void **state)
+{
+    (void)state;
+    double want[10] = { 0 }, have[10] = { 0 };
+    char command[1200];
+    by_command("cpu");
+    by_command("cuda:0");
+    assert_int_equal(read_losses("cpu", want, 10), 10);
+    assert_int_equal(read_losses("cud", have, 10), 10);
+    for (int i = 0; i < 10; i++)
+        if (!(fabs(have[i] - want[i]) <= 1e-4)) fail_msg("step %d: loss %g, not %g", i + 1, have[i], want[i]);
+    snprintf(command, sizeof command, "'%.400s' kernels --model cnn:4 --data digits --device cuda:0 --out '%.200s/out' -q && "
+             "test -s '%.200s/out/manifest.json'", SWOOP_COMMAND, step_folder, step_folder);
+    assert_int_equal(system(command), 0);
+}
+
 static int set_up(void **state)
 {
     return fake_open() ? step_set_up(state) : -1;
@@ -359,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_large_inputs),     cmocka_unit_test(test_small_inputs),
         cmocka_unit_test(test_pieces),           cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_profile),          cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_command),
     };
     return cmocka_run_group_tests(tests, set_up, step_tear_down);
 }

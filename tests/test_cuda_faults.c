@@ -91,7 +91,7 @@ static void expect_recovery(const char *after)
     if (fake.fk_reports() != 0) fail_msg("%s ('%s'): the double reports a fault", after, message);
     fake.fk_fail_set(NULL);
     if (scenario(result) != SW_OK) fail_msg("after %s: %s", after, message);
-    assert_true(fabs(result[0] - wanted) < 1e-5 && fabs(result[1] - WIDE / 2) < 1);
+    assert_true(fabs(result[0] - wanted) < 1e-5 && fabs(result[1] - WIDE * 0.5) < 1);
     assert_int_equal(fake.fk_live(NULL), 0);
 }
 
@@ -281,7 +281,7 @@ static int tight_here(void)
     for (size_t bytes = (size_t)64 << 20; bytes >= 1024;) /* all that is left */
         if (d->backend->alloc(d->dev, bytes, &fill) != SW_OK) bytes /= 2;
     ok(run_wide(p, &sum));
-    assert_true(step_cu(d)->direct == 3 && fabs(sum - WIDE / 2) < 1);
+    assert_true(step_cu(d)->direct == 3 && fabs(sum - WIDE * 0.5) < 1);
     return 0; /* the memory goes with the process */
 }
 

@@ -136,11 +136,12 @@ static void load_driver(void)
 #undef FIND
     if (*lib.no_driver != '\0') return;
     sw__cu_result code = lib.cu.cuDriverGetVersion(&lib.driver);
+    const bool old = code == SW_CU_OK && lib.driver < SW_CU_DRIVER;
+    if (code == SW_CU_OK && !old) code = lib.cu.cuInit(0);
     if (code != SW_CU_OK) explain_start(code);
-    else if (lib.driver < SW_CU_DRIVER)
+    if (old)
         snprintf(lib.no_driver, sizeof lib.no_driver, "the NVIDIA driver is for CUDA %d.%d: install %s",
                  CUDA_VERSION(lib.driver), SW_CU_DRIVER_TEXT);
-    else if ((code = lib.cu.cuInit(0)) != SW_CU_OK) explain_start(code);
 }
 
 /* ---- NVRTC --------------------------------------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ static sw_status send_small(sw__cu *c, sw__cu_address to, const void *src, size_
 {
     void *host = NULL;
     SW_TRY(sw__cu_small(c, bytes, &host));
-    memcpy(host, src, bytes);
+    memcpy(host, src, bytes); // NOLINT(clang-analyzer-core.NonNullParamChecker): made, or an error above
     CALL(cuMemcpyHtoDAsync_v2, to, host, bytes, c->stream);
     return SW_OK;
 }
