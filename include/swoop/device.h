@@ -19,6 +19,7 @@ typedef struct sw_device_options {
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
     bool no_tune;              /* GPUs: never measure which kernels are the fastest (docs/tuning.md); SWOOP_NO_TUNE=1 too */
+    double tune_seconds;       /* GPUs: how long that may take, in all; 0: 2 s */
     bool tune_all;             /* GPUs: measure every product and convolution of the programs that are compiled, also those
                                 * that are known, and a library's (CLBlast), however long it takes: swoop tune */
     bool tf32;                 /* cuda: products and convolutions of f32 round their inputs to TF32 (10 bits of fraction)
