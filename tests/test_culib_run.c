@@ -456,6 +456,18 @@ static void test_refused(void **state)
     }
 }
 
+/* A GPU for which cuDNN has no engine of a type: our kernels convolve, and the log says so. */
+static void test_no_engine(void **state)
+{
+    (void)state;
+    if (access(SWOOP_FAKECUDA "/libcudnn.so.9", R_OK) != 0) skip();
+    run_child("SWOOP_LOG=debug FAKECUDA_SM=75", "any");
+    assert_int_equal(count_of(said, "cuda: conv 'bf16, conv' on our kernels: "), 1);
+    assert_int_equal(count_of(said, "cuda: conv_grad_x 'bf16, conv_grad_x' on our kernels: "), 1);
+    assert_int_equal(count_of(said, "cuda: conv_grad_w 'bf16, conv_grad_w' on our kernels: "), 1);
+    assert_int_equal(refused(), 1 + 3);
+}
+
 /* ---- calls that fail --------------------------------------------------------------------------------------------- */
 
 static void fail_at(const char *function, int n, int code)
@@ -558,7 +570,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_products),     cmocka_unit_test(test_products_tf32),
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_convolutions_tf32),
         cmocka_unit_test(test_slices),       cmocka_unit_test(test_failures),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_absent),       cmocka_unit_test(test_no_engine),
     };
     const struct CMUnitTest on_device[] = {
         cmocka_unit_test(test_products),
