@@ -1,5 +1,5 @@
-/* build.c: says that a GPU's kernels are being compiled, which takes seconds once per device and network: a line that goes
- * away on a terminal, a line with -v elsewhere. Told by the library (sw_on_build); main.c connects the two. */
+/* build.c: says that a GPU's kernels are being compiled, which takes seconds once per device and network: a line that
+ * goes away on a terminal, a line with -v elsewhere. Told by the library (sw_on_build); main.c connects the two. */
 #include "cli.h"
 
 enum { WORTH_TELLING = 2 }; /* seconds; who waited that long may know afterwards why */
@@ -7,8 +7,10 @@ enum { WORTH_TELLING = 2 }; /* seconds; who waited that long may know afterwards
 static void put_line(const sw_build_event *e)
 {
     const int room = cli_columns() - 32; /* a line that is longer would not go away as a whole */
-    fprintf(stderr, "%s %d %s for ", e->done ? "compiled" : "compiling", e->kernels, e->kernels == 1 ? "kernel" : "kernels");
-    if (cli.tty_err && !e->done && room > 0 && cli_width(e->device) > (size_t)room) cli_pad(stderr, e->device, room, false);
+    const bool cut = cli.tty_err && !e->done && room > 0 && cli_width(e->device) > (size_t)room;
+    fprintf(stderr, "%s %d %s for ", e->done ? "compiled" : "compiling", e->kernels,
+            e->kernels == 1 ? "kernel" : "kernels");
+    if (cut) cli_pad(stderr, e->device, room, false);
     else cli_put(stderr, e->device);
     if (!e->done) fprintf(stderr, " %s", cli_sign("\xe2\x80\xa6", "..."));
     else fprintf(stderr, " in %.1f s%s", e->seconds, e->kept ? " (cached for the next time)" : "");

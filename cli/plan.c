@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEVICES = 8, MAX_GPUS = 128 };
+enum { MAX_DEVICES = 8, MAX_GPUS = 128, FEW_GPUS = 4 /* of more, cuDNN is not asked: it takes a second or two each */ };
 typedef struct column {
     char id[64];
     sw_gpu_entry gpu; /* with --gpus */
@@ -193,6 +193,7 @@ static void put_gpus(const column *columns, int n)
                g->p.largest_batch > 0 ? cli_count(d, g->p.largest_batch) : "none", price, g->gpu.year);
     }
     puts("Memory as the maker states it: driver and screen take some of it. Price at launch.");
+    if (n > FEW_GPUS) puts("Planned with swoop's own kernels; of up to four GPUs cuDNN is asked for its engines, if it is installed.");
 }
 
 static void put_launch(void *context, const sw_plan_launch *l)
@@ -271,6 +272,7 @@ static void plan_each(sw_config *c, const wishes *w, sw_plan_request *q, column 
 {
     for (int i = 0; i < n; i++) {
         q->device = columns[i].id;
+        q->own_kernels = n > FEW_GPUS && !w->ops;
         q->gpu = w->gpus != NULL ? &columns[i].gpu.model : NULL;
         q->launch = w->ops ? put_launch : NULL;
         q->context = columns[i].id;

@@ -90,6 +90,10 @@ static const struct {
 static const sw__cudnn_api *cudnn(void)
 {
     const sw__cudnn_api *api = NULL;
+    char path[512];
+    int version = 0;
+    (void)sw__cu_open_library("libnvrtc.so.%d", 13, 12, &version, path, sizeof path); /* cuDNN would open and close it
+                                                                                         again and again */
     if (sw__cudnn_load(&api) == SW_OK) return api;
     print_message("skipped: %s\n", sw_error());
     skip();

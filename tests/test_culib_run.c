@@ -315,6 +315,64 @@ static void test_convolutions_tf32(void **state)
     assert_int_equal(bench_close(&x), 0);
 }
 
+/* ---- whole programs ---------------------------------------------------------------------------------------------- */
+
+enum { ROWS = 6, WIDE = 17, OUTS = 8 };
+
+/* Operands that begin one element behind a boundary, which only the schedule knows. */
+static sw_graph *sliced(sw_dtype type)
+{
+    sw_graph *g = NULL;
+    assert_int_equal(sw_graph_new(&g), SW_OK);
+    const sw_t x = sw_input(g, "x", type, 2, (int64_t[]){ ROWS, WIDE });
+    const sw_t w = sw_input(g, "w", type, 2, (int64_t[]){ WIDE, OUTS });
+    sw_output(sw_matmul(sw_narrow(x, 1, 1, WIDE - 1), sw_narrow(w, 0, 1, WIDE - 1)), "y");
+    sw_output(sw_relu(sw_matmul(sw_narrow(x, 1, 0, WIDE - 1), sw_narrow(w, 0, 0, WIDE - 1))), "z");
+    assert_int_equal(sw_graph_status(g), SW_OK);
+    return g;
+}
+
+/* Four runs: the first launches, the second records, the others replay. */
+static void run_sliced(sw_device *d, sw_dtype type, double result[2][ROWS * OUTS])
+{
+    double x[ROWS * WIDE], w[WIDE * OUTS];
+    sw_graph *const g = sliced(type);
+    sw_program *p = NULL;
+    if (sw_compile(g, d, NULL, &p) != SW_OK) fail_msg("%s", sw_error());
+    for (int run = 0; run < 4; run++) {
+        for (int i = 0; i < ROWS * WIDE; i++) x[i] = (double)((i * 7 + run) % 16 - 8) / 8;
+        for (int i = 0; i < WIDE * OUTS; i++) w[i] = (double)((i * 5 + run) % 16 - 8) / 8;
+        assert_int_equal(sw_program_set(p, sw_program_input(p, "x"), SW_F64, x, ROWS * WIDE), SW_OK);
+        assert_int_equal(sw_program_set(p, sw_program_input(p, "w"), SW_F64, w, WIDE * OUTS), SW_OK);
+        if (sw_program_run(p) != SW_OK) fail_msg("%s", sw_error());
+    }
+    for (int i = 0; i < 2; i++)
+        if (sw_program_get(p, i, SW_F64, result[i], ROWS * OUTS) != SW_OK) fail_msg("%s", sw_error());
+    sw_program_free(p);
+    sw_graph_free(g);
+}
+
+static void test_slices(void **state)
+{
+    static const sw_dtype all[] = { SW_F32, SW_F16, SW_BF16, SW_F64 };
+    (void)state;
+    bench x = bench_open(false);
+    sw_device *ref = NULL;
+    assert_int_equal(sw_device_open("ref", NULL, &ref), SW_OK);
+    for (size_t t = 0; t < SW_COUNT(all); t++) {
+        double have[2][ROWS * OUTS], want[2][ROWS * OUTS];
+        run_sliced(x.device, all[t], have);
+        run_sliced(ref, all[t], want);
+        for (int k = 0; k < 2; k++)
+            for (int i = 0; i < ROWS * OUTS; i++)
+                if (fabs(have[k][i] - want[k][i]) > 0.02 * fabs(want[k][i]) + 1e-6)
+                    problem(&x, "%s: %d, %d: %g, not %g", sw_dtype_name(all[t]), k, i, have[k][i], want[k][i]);
+    }
+    assert_int_equal(bench_cu(&x)->gpu.refused, 0);
+    sw_device_close(ref);
+    assert_int_equal(bench_close(&x), 0);
+}
+
 /* ---- libraries that are missing, old, or refuse ------------------------------------------------------------------ */
 
 /* In a process of its own: everything again, and how many ops were not taken. what: "any", or which of p (products) and
@@ -396,6 +454,18 @@ static void test_refused(void **state)
         assert_int_equal(count_of(said, "on our kernels: "), refused());
         assert_true(count_of(said, "CUBLAS_STATUS_NOT_SUPPORTED (15)") >= refused() - 1);
     }
+}
+
+/* A GPU for which cuDNN has no engine of a type: our kernels convolve, and the log says so. */
+static void test_no_engine(void **state)
+{
+    (void)state;
+    if (access(SWOOP_FAKECUDA "/libcudnn.so.9", R_OK) != 0) skip();
+    run_child("SWOOP_LOG=debug FAKECUDA_SM=75", "any");
+    assert_int_equal(count_of(said, "cuda: conv 'bf16, conv' on our kernels: "), 1);
+    assert_int_equal(count_of(said, "cuda: conv_grad_x 'bf16, conv_grad_x' on our kernels: "), 1);
+    assert_int_equal(count_of(said, "cuda: conv_grad_w 'bf16, conv_grad_w' on our kernels: "), 1);
+    assert_int_equal(refused(), 1 + 3);
 }
 
 /* ---- calls that fail --------------------------------------------------------------------------------------------- */
@@ -499,8 +569,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),     cmocka_unit_test(test_products_tf32),
         cmocka_unit_test(test_convolutions), cmocka_unit_test(test_convolutions_tf32),
-        cmocka_unit_test(test_failures),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_slices),       cmocka_unit_test(test_failures),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_absent),       cmocka_unit_test(test_no_engine),
     };
     const struct CMUnitTest on_device[] = {
         cmocka_unit_test(test_products),

@@ -158,7 +158,7 @@ static void test_planned(void **state)
     const char *const names[] = {"h100 pcie", "mi300x"};
     for (size_t i = 0; i < SW_COUNT(names); i++) {
         assert_int_equal(sw_gpu_find(names[i], &e), SW_OK);
-        assert_int_equal(sw_device_open_planned(&e.model, &d), SW_OK);
+        assert_int_equal(sw_device_open_planned(&e.model, false, &d), SW_OK);
         assert_string_equal(sw_device_info(d)->name, e.model.name);
         assert_int_equal(sw_device_info(d)->memory_total, e.model.memory);
         assert_int_equal(sw_graph_new(&g), SW_OK);
@@ -173,7 +173,43 @@ static void test_planned(void **state)
         sw_graph_free(g);
         sw_device_close(d);
     }
-    assert_int_equal(sw_device_open_planned(NULL, &d), SW_ERR_ARGUMENT);
+    assert_int_equal(sw_device_open_planned(NULL, true, &d), SW_ERR_ARGUMENT);
+}
+
+typedef struct engines { int convolutions, by_cudnn; } engines;
+
+static void see_engine(void *context, const sw_plan_launch *l)
+{
+    engines *e = context;
+    if (strncmp(l->kind, "conv", 4) != 0) return;
+    e->convolutions++;
+    e->by_cudnn += strstr(l->note, "cuDNN engine") != NULL;
+}
+
+/* The real cuDNN plans without a GPU: it has an engine for every convolution of ResNet-18 on a GPU that is not there. */
+static void test_cudnn_plans(void **state)
+{
+    (void)state;
+    sw_gpu_entry e;
+    sw_config *c = config("resnet18", "32");
+    engines by = {0};
+    sw_plan_request q = {.rank = 3, .shape = {3, 32, 32}, .launch = see_engine, .context = &by, .gpu = &e.model};
+    sw_device_plan with, own;
+    assert_int_equal(sw_gpu_find("h100 pcie", &e), SW_OK);
+    assert_int_equal(sw_run_plan(c, &q, &with), SW_OK);
+    if (by.by_cudnn == 0) {
+        fprintf(stderr, "skipped: there is no cuDNN\n");
+        sw_config_free(c);
+        skip();
+    }
+    assert_int_equal(by.convolutions, 3 * 20 - 1); /* the first needs no gradient of its input */
+    assert_int_equal(by.by_cudnn, by.convolutions);
+    by = (engines){0};
+    q.own_kernels = true;
+    assert_int_equal(sw_run_plan(c, &q, &own), SW_OK);
+    assert_int_equal(by.by_cudnn, 0);
+    assert_int_equal(own.plan.params, with.plan.params);
+    sw_config_free(c);
 }
 
 static int shell(const char *arguments, char *text, size_t size)
@@ -224,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_largest),
         cmocka_unit_test(test_catalogue),
         cmocka_unit_test(test_planned),
+        cmocka_unit_test(test_cudnn_plans),
         cmocka_unit_test(test_command),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);

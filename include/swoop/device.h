@@ -19,6 +19,7 @@ typedef struct sw_device_options {
                                 * SW_ERR_DATA when it lacks one (docs/kernel-folder.md) */
     const char *write_kernels; /* GPUs: a folder to write every program to, as text and binary, with a manifest */
     bool no_tune;              /* GPUs: never measure which kernels are the fastest (docs/tuning.md); SWOOP_NO_TUNE=1 too */
+    double tune_seconds;       /* GPUs: how long that may take, in all; 0: 2 s */
     bool tune_all;             /* GPUs: measure every product and convolution of the programs that are compiled, also those
                                 * that are known, and a library's (CLBlast), however long it takes: swoop tune */
     bool tf32;                 /* cuda: products and convolutions of f32 round their inputs to TF32 (10 bits of fraction)
@@ -83,8 +84,10 @@ typedef struct sw_gpu_model {
     int compute_units;       /* 0: estimated */
 } sw_gpu_model;
 /* Opens a GPU that is not in this machine, for plans: sw_plan_graph and sw_plan_launches say what a program would take
- * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED. */
-SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out);
+ * there, by the choices that are made on the device itself. What would allocate or run fails with SW_ERR_UNSUPPORTED.
+ * libraries: ask the vendor's libraries, those that plan without a GPU and are installed (cuDNN: some 10 ms for each
+ * convolution of a new shape); else all is planned on swoop's kernels. */
+SW_API sw_status sw_device_open_planned(const sw_gpu_model *gpu, bool libraries, sw_device **out);
 
 /* ---- variables ------------------------------------------------------------------------------------------------------- */
 

@@ -182,6 +182,7 @@ SW_API sw_status sw_run_tune(sw_config *c, const sw_run_callbacks *cb, sw_tune_r
 typedef struct sw_plan_request {
     const char *device;          /* as for sw_device_open; or … */
     const sw_gpu_model *gpu;     /* … not NULL: a GPU that is not there, as for sw_device_open_planned */
+    bool own_kernels;            /* gpu: plan without the vendor's libraries, which takes a fraction of the time */
     int rank;                    /* > 0: samples of this shape, and num_classes classes; 0: the configuration's data */
     int64_t shape[SW_MAX_RANK];
     sw_plan_launch_fn launch;    /* NULL, or told of each launch of the step */

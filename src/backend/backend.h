@@ -87,7 +87,7 @@ void sw__tell_build(const sw_build_event *e);
 
 /* A GPU that is not there (gpu/gpu_planned.c): plans only. dev is for this table's functions. */
 extern const sw__backend sw__backend_planned;
-sw_status sw__planned_open(const sw_gpu_model *gpu, void **dev);
+sw_status sw__planned_open(const sw_gpu_model *gpu, bool libraries, void **dev);
 
 /* All backends in order of preference; NULL-terminated. */
 extern const sw__backend *const sw__backends[];

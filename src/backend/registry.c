@@ -1,6 +1,6 @@
 /* registry.c: the list of backends, best first. The one place that names them all. And who is told when one compiles.
  * Between exec/device.c and the backends. */
-#include "backend/backend.h"
+#include "backend/gpu/gpu.h"
 
 extern const sw__backend sw__backend_cuda, sw__backend_opencl, sw__backend_cpu, sw__backend_ref, sw__backend_null;
 
@@ -27,6 +27,17 @@ void sw__tell_build(const sw_build_event *e)
 {
     if (build_function) build_function(build_context, e);
 }
+
+#ifdef SWOOP_HAVE_CUDA
+extern const sw__planned_library sw__cu_planned_library;
+#endif
+
+const sw__planned_library *const sw__planned_libraries[] = {
+#ifdef SWOOP_HAVE_CUDA
+    &sw__cu_planned_library,
+#endif
+    NULL,
+};
 
 const sw__backend *sw__backend_find(const char *name)
 {

@@ -266,8 +266,8 @@ static sw_status allocate(compilation *c)
         if (wanted[i].bytes) st = b->alloc(c->device->dev, wanted[i].bytes, wanted[i].buffer);
     c->device->full = st == SW_ERR_MEMORY;
     if (st != SW_ERR_MEMORY) return st;
-    return sw__prefix(st, "%s: the program needs %llu bytes in all, %llu of them for variables, %llu for inputs and constants, "
-                      "%llu for activations and gradients; a smaller batch needs less", c->device->info.id,
+    return sw__prefix(st, "%s: the program needs %llu bytes in all, %llu of them for variables, %llu for inputs and "
+                      "constants, %llu for activations and gradients; a smaller batch needs less", c->device->info.id,
                       (unsigned long long)plan->total, (unsigned long long)(plan->params + plan->buffers + plan->state),
                       (unsigned long long)(plan->inputs + plan->constants), (unsigned long long)plan->arena);
 }

@@ -163,14 +163,14 @@ static void describe_planned(const sw_gpu_model *gpu, sw_device_properties *p)
     snprintf(p->status, sizeof p->status, "not in this machine: plans only");
 }
 
-sw_status sw_device_open_planned(const sw_gpu_model *gpu, sw_device **out)
+sw_status sw_device_open_planned(const sw_gpu_model *gpu, bool libraries, sw_device **out)
 {
     if (!gpu || !out || !*gpu->name) return sw__fail(SW_ERR_ARGUMENT, "sw_device_open_planned: gpu or out is NULL, or it has no name");
     sw_device *d = sw__calloc(1, sizeof *d);
     if (!d) return sw__no_memory(sizeof *d, "a device handle");
     d->backend = &sw__backend_planned;
     describe_planned(gpu, &d->info);
-    const sw_status st = sw__planned_open(gpu, &d->dev);
+    const sw_status st = sw__planned_open(gpu, libraries, &d->dev);
     if (st != SW_OK) {
         sw__free(d);
         return st;

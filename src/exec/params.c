@@ -12,8 +12,8 @@ sw_dtype sw__stored_type(const sw__traits *t, sw_dtype declared)
 
 typedef sw_status (*upload_function)(void *dev, void *buffer, size_t offset, const void *src, size_t bytes);
 
-static sw_status write_by(upload_function upload, sw_device *d, void *buffer, size_t offset, sw_dtype stored, const void *src,
-                          sw_dtype type, size_t n, void *staging)
+static sw_status write_by(upload_function upload, sw_device *d, void *buffer, size_t offset, sw_dtype stored,
+                          const void *src, sw_dtype type, size_t n, void *staging)
 {
     const size_t bytes = n * sw_dtype_size(stored);
     if (n == 0) return SW_OK;

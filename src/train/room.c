@@ -1,5 +1,5 @@
-/* room.c: what to say when a step on a batch does not fit into the device's memory: which batch does. It is tried out, as
- * no driver tells what is free for whom; nothing is compiled for that. Called by trainer.c. */
+/* room.c: what to say when a step on a batch does not fit into the device's memory: which batch does. It is tried out,
+ * as no driver tells what is free for whom; nothing is compiled for that. Called by trainer.c. */
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -24,7 +24,8 @@ sw_status sw__trainer_no_room(sw_trainer *t, int64_t n)
     int64_t fits = n / 2;
     snprintf(why, sizeof why, "%s", sw_error());
     while (fits > 0 && try_batch(t, fits, &bytes) != SW_OK) fits /= 2;
-    if (fits == 0) return sw__fail(SW_ERR_MEMORY, "a step on a batch of %lld: %s; not even one sample fits", (long long)n, why);
-    return sw__fail(SW_ERR_MEMORY, "a step on a batch of %lld: %s; a batch of %lld fits (%llu bytes)", (long long)n, why,
-                    (long long)fits, (unsigned long long)bytes);
+    if (fits == 0)
+        return sw__fail(SW_ERR_MEMORY, "a step on a batch of %lld: %s; not even one sample fits", (long long)n, why);
+    return sw__fail(SW_ERR_MEMORY, "a step on a batch of %lld: %s; a batch of %lld fits (%llu bytes)", (long long)n,
+                    why, (long long)fits, (unsigned long long)bytes);
 }

@@ -109,7 +109,7 @@ static sw_status find_largest(const planning *p)
 static sw_status plan(planning *p, const sw_config *c)
 {
     const sw_device_options options = {.tf32 = strcmp(sw_config_text(c, SW_KEY_PRECISION), "tf32") == 0};
-    if (p->q->gpu) SW_TRY(sw_device_open_planned(p->q->gpu, &p->device));
+    if (p->q->gpu) SW_TRY(sw_device_open_planned(p->q->gpu, !p->q->own_kernels, &p->device));
     else SW_TRY(sw_device_open(p->q->device, &options, &p->device));
     p->out->device = *sw_device_info(p->device);
     SW_TRY(prepare(p, c));

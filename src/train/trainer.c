@@ -154,7 +154,8 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     sw_status st = SW_OK;
     if (!t->params) st = sw_params_new(t->device, g, t->o.seed, &t->params);
     *p = (sw__batch_program){.mode = mode, .n = n};
-    const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN, .build_later = true};
+    const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN,
+                                  .build_later = true};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
     sw_graph_free(g);
     if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full) return sw__trainer_no_room(t, n);

@@ -79,15 +79,15 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d); /* as prepare 
 sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program **out);
 /* Builds the model's graph for n samples; outputs "loss", "correct", "output" as the mode has them. */
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);
-/* The programs for `count` samples in batches: whole ones, and the last if it is smaller and not dropped. Their kernels are
- * built by trainer_build, all in one go, or by the first run. */
+/* The programs for `count` samples in batches: whole ones, and the last if it is smaller and not dropped. Their kernels
+ * are built by trainer_build, all in one go, or by the first run. */
 sw_status sw__trainer_programs(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last);
 sw_status sw__trainer_build(sw_trainer *t);
 sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y);
 int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
-/* A step in three: a batch is sent, the step on the last n that were sent is launched, and its counts are read: *correct is
- * 0 where there are no classes; the loss is not judged. The next batch may be sent before the counts are read. */
+/* A step in three: a batch is sent, the step on the last n that were sent is launched, and its counts are read: *correct
+ * is 0 where there are no classes; the loss is not judged. The next batch may be sent before the counts are read. */
 sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n);
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);

@@ -151,12 +151,16 @@ static void check_graph(fk_graph *g)
     }
 }
 
+static fk_graph *graphs;
+
 static void note_graph(fk_record *r)
 {
     int64_t n = 0;
     void *const *const ops = fk_value_of(r, CUDNN_ATTR_OPERATIONGRAPH_OPS, &n);
     r->graph = calloc(1, sizeof *r->graph);
     if (r->graph == NULL) abort();
+    r->graph->next = graphs;
+    graphs = r->graph;
     for (int64_t i = 0; i < n && i < FK_DNN_OPS; i++) {
         const fk_record *const op = fk_record_of(ops[i]);
         if (op != NULL) r->graph->step[r->graph->n++] = op->part;

@@ -30,6 +30,7 @@ typedef struct fk_step {
 } fk_step;
 
 typedef struct fk_graph {
+    struct fk_graph *next; /* of all that there were: they stay */
     fk_step step[FK_DNN_OPS];
     int n;
     bool known; /* the executor can do it */

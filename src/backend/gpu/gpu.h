@@ -190,6 +190,16 @@ sw_status sw__gpu_source_build(sw__gpu *g, const sw_kernel_source *s, void **bui
 void sw__gpu_source_free(sw__gpu *g, void *built);
 sw_status sw__gpu_source_launch(sw__gpu *g, void *built, const sw__source_launch *l);
 
+/* A vendor's library that plans for GPUs that are not there (gpu_planned.c). NULL ends the list; registry.c. */
+typedef struct sw__planned_library {
+    const char *name;
+    bool (*takes)(const sw_gpu_model *m);
+    sw_status (*open)(const sw_gpu_model *m, void **library); /* SW_ERR_UNSUPPORTED: says what is missing */
+    sw_status (*plan)(void *library, sw__gpu_plan *p);        /* as sw__gpu_driver.library */
+    void (*close)(void *library);
+} sw__planned_library;
+extern const sw__planned_library *const sw__planned_libraries[];
+
 /* ---- ops taken whole (ops/) ----------------------------------------------------------------------------------------- */
 
 /* plan: adds launches, sets workspace and note. accepts: NULL: any strides. Dtypes: every one that infer lets through.

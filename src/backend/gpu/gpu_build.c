@@ -212,8 +212,8 @@ static sw_status refuse(const sw__gpu *g, const sw__gpu_kernel *k, sw_status st)
     return st;
 }
 
-/* Which of the kernels of the program that all share does not compile: each by itself. True: they are marked, so that the
- * others can be built without them. False: each of them compiles. */
+/* Which of the kernels of the program that all share does not compile: each by itself. True: they are marked, so that
+ * the others can be built without them. False: each of them compiles. */
 static bool blame(sw__gpu *g)
 {
     bool found = false;
@@ -223,7 +223,8 @@ static bool blame(sw__gpu *g)
         void *alone = NULL;
         add_prelude(g, &t);
         add_kernel(k, &t);
-        const sw_status st = t.failed ? sw__no_memory(t.len, "a kernel's text") : g->driver->compile(g->dev, t.s, &alone);
+        const sw_status st = t.failed ? sw__no_memory(t.len, "a kernel's text")
+                                      : g->driver->compile(g->dev, t.s, &alone);
         sw__text_free(&t);
         if (st == SW_OK) {
             g->driver->unload(g->dev, alone);
@@ -303,8 +304,8 @@ static sw_status compile(sw__gpu *g, const sw__text *key, const char *text, int 
     e.seconds = sw__now() - start;
     sw__tell_build(&e);
     if (st == SW_OK)
-        sw__log(SW_LOG_INFO, "%s: %d kernels (%zu bytes) compiled for %s in %.1f s%s", g->backend, kernels, strlen(text),
-                g->name, e.seconds, e.kept ? ", kept for the next time" : "");
+        sw__log(SW_LOG_INFO, "%s: %d kernels (%zu bytes) compiled for %s in %.1f s%s", g->backend, kernels,
+                strlen(text), g->name, e.seconds, e.kept ? ", kept for the next time" : "");
     return st;
 }
 
@@ -385,7 +386,8 @@ static sw_status build_program(sw__gpu *g, const sw__gpu_kernel *only, bool *com
         *compiler = st != SW_OK;
     }
     if (st == SW_OK && n > 0) st = take_entries(g, m, only);
-    if (st == SW_OK && n > 0 && g->write_to != NULL) st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
+    if (st == SW_OK && n > 0 && g->write_to != NULL)
+        st = sw__gpu_folder_write(g, m->text, key.s + sizeof g->key, m->handle);
     if (st == SW_OK && n > 0 && g->write_to != NULL) st = sw__gpu_folder_describe(g);
     sw__text_free(&key);
     drop_module(g, m);

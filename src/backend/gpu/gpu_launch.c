@@ -28,6 +28,7 @@ static sw_status make_tuning(sw__gpu *g, const sw_device_options *o)
     if (g->tuning == NULL) return sw__no_memory(sizeof *g->tuning, "a device's choices");
     g->tuning->never = (o != NULL && o->no_tune) || (never != NULL && *never != '\0' && strcmp(never, "0") != 0);
     g->tuning->all = o != NULL && o->tune_all && !g->tuning->never;
+    g->tuning->budget = o != NULL && o->tune_seconds > 0 ? o->tune_seconds : 2;
     return SW_OK;
 }
 

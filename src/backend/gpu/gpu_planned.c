@@ -7,7 +7,9 @@
 
 typedef struct planned {
     sw__gpu gpu;
-    char name[64];
+    sw_gpu_model model;
+    const sw__planned_library *of; /* NULL: our kernels only */
+    void *library;
 } planned;
 
 /* ---- the driver: everything fails, and says why -------------------------------------------------------------------------- */
@@ -15,7 +17,7 @@ typedef struct planned {
 static sw_status refuse(const void *dev)
 {
     return sw__fail(SW_ERR_UNSUPPORTED, "%s is not in this machine: it can be planned for, nothing more",
-                    ((const planned *)dev)->name);
+                    ((const planned *)dev)->model.name);
 }
 
 static sw_status no_compile(void *dev, const char *text, void **module)
@@ -78,10 +80,17 @@ static sw_status no_finish(void *dev)
     return SW_OK;
 }
 
+static sw_status ask_library(void *dev, sw__gpu_plan *p)
+{
+    const planned *const d = dev;
+    if (d->of == NULL) return sw__fail(SW_ERR_UNSUPPORTED, "no library plans for this GPU here");
+    return d->of->plan(d->library, p);
+}
+
 static const sw__gpu_driver driver = {
     .compile = no_compile, .binary = no_binary, .load = no_load, .unload = nothing, .kernel = no_kernel,
     .kernel_free = nothing, .launch = no_launch, .alloc = no_alloc, .release = nothing, .download = no_download,
-    .fill = no_fill, .finish = no_finish,
+    .fill = no_fill, .finish = no_finish, .library = ask_library,
 };
 
 /* ---- opening ------------------------------------------------------------------------------------------------------------- */
@@ -95,11 +104,26 @@ static int estimate_units(const sw_gpu_model *m)
     return units < 8 ? 8 : units > 512 ? 512 : (int)units;
 }
 
-sw_status sw__planned_open(const sw_gpu_model *m, void **dev)
+/* None is no failure: the plan is then one with our kernels, and the log says so. */
+static sw_status find_library(planned *p)
+{
+    for (const sw__planned_library *const *l = sw__planned_libraries; *l != NULL; l++) {
+        if (!(*l)->takes(&p->model)) continue;
+        const sw_status st = (*l)->open(&p->model, &p->library);
+        if (st != SW_OK && st != SW_ERR_UNSUPPORTED) return st;
+        if (st == SW_OK) p->of = *l;
+        else sw__log(SW_LOG_INFO, "%s: planned with swoop's own kernels: %s", p->model.name, sw_error());
+        break;
+    }
+    return SW_OK;
+}
+
+sw_status sw__planned_open(const sw_gpu_model *m, bool libraries, void **dev)
 {
     planned *const p = sw__calloc(1, sizeof *p);
     if (p == NULL) return sw__no_memory(sizeof *p, "a planned device");
-    snprintf(p->name, sizeof p->name, "%s", m->name);
+    p->model = *m;
+    if (m->compute_units == 0) p->model.compute_units = estimate_units(m);
     sw__gpu *const g = &p->gpu;
     sw__target *const t = &g->target;
     const bool nvidia = m->capability > 0;
@@ -109,7 +133,7 @@ sw_status sw__planned_open(const sw_gpu_model *m, void **dev)
     t->max_local[0] = t->max_local[1] = t->max_group;
     t->max_local[2] = SW_MIN(t->max_group, 64);
     t->local_bytes = nvidia ? 48 << 10 : 32 << 10;
-    t->units = m->compute_units > 0 ? m->compute_units : estimate_units(m);
+    t->units = p->model.compute_units;
     t->width = 32;
     g->driver = &driver;
     g->dev = p;
@@ -117,13 +141,20 @@ sw_status sw__planned_open(const sw_gpu_model *m, void **dev)
     snprintf(g->key, sizeof g->key, "planned|%.60s", m->name);
     sw__gpu_set_traits(g);
     g->traits.max_buffers = SW_K_MAX_BUFFERS;
+    const sw_status st = libraries ? find_library(p) : SW_OK;
+    if (st != SW_OK) {
+        sw__free(p);
+        return st;
+    }
     *dev = p;
     return SW_OK;
 }
 
 static void close_planned(void *dev)
 {
-    sw__free(dev);
+    planned *const p = dev;
+    if (p->of != NULL) p->of->close(p->library);
+    sw__free(p);
 }
 
 /* ---- the table: what planning calls, and refusals ------------------------------------------------------------------------ */

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define BUDGET 2.0        /* seconds of a process, beside what compiling by the rules takes anyway; a kernel that is being
-                             compiled is waited for */
 #define MOST_OPS 8        /* measured in a program */
 #define SHARE 0.95        /* … or as many as do this part of its arithmetic */
 #define LEAST_FLOPS 2e6   /* smaller ones are a matter of microseconds, whichever way */
@@ -19,7 +17,12 @@ typedef struct candidate { const sw__op_desc *d; char *key; double flops, total;
 typedef struct candidates { candidate *list; size_t n, capacity; double flops; } candidates;
 
 /* An op under trial, and what is known so far. rule NULL: it cannot be measured. */
-typedef struct job { const candidate *c; sw__gpu_plan *rule, *best; double rule_time, ratio; } job; /* best's to rule's */
+typedef struct job {
+    const candidate *c;
+    sw__gpu_plan *rule, *best;
+    double rule_time, ratio; /* best's time to the rules' */
+    int compared;
+} job;
 
 /* All ops under trial share scratch memory. Plans stay to the end: others may want the same kernels. */
 typedef struct trial {
@@ -132,10 +135,11 @@ static bool calls_library(const sw__gpu_plan *p)
     return false;
 }
 
+/* The budget is for what a trial costs beside compiling by the rules; a kernel that is being compiled is waited for. */
 static bool has_time(const trial *t, double more)
 {
     const sw__gpu_tuning *const k = t->g->tuning;
-    return k->all || k->seconds + sw__now() - t->start - t->anyway + more < BUDGET;
+    return k->all || k->seconds + sw__now() - t->start - t->anyway + more < k->budget;
 }
 
 /* Compiles, where that is still to be done and there is time; *built tells. */
@@ -239,22 +243,28 @@ static void note_pair(const trial *t, job *j, sw__gpu_plan *p, const double time
     sw__log(SW_LOG_TRACE, "%s: %s: variant %d, %s: %.1f us, the rules' %.1f us", t->g->backend, j->c->key, p->variant,
             p->note, time[1] * 1e6, time[0] * 1e6);
     j->rule_time = SW_MIN(j->rule_time, time[0]);
+    j->compared++;
     if (ratio >= j->ratio) return;
     j->best = p;
     j->ratio = ratio;
 }
 
-/* The rules' variant of an op; without it nothing can be said. */
+/* The rules' variant of an op, run once; without it nothing can be said. */
 static void try_rule(trial *t, job *j)
 {
-    double time[2];
+    double time = 0;
+    sw__bind bind[SW__GPU_MAX_REFS + 1];
     sw__gpu_plan *p = NULL;
+    if (!has_time(t, 0)) return;
     sw_status st = make_plan(t, j, 0, &p);
-    if (st == SW_OK && p != NULL) st = time_pair(t, (sw__gpu_plan *const[2]){p, p}, 1, time);
+    if (st == SW_OK && p != NULL) {
+        bind_plan(t, p, bind);
+        st = sw__gpu_run_timed(p, bind, &time);
+    }
     if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: %s is not tuned: %s", t->g->backend, j->c->key, sw_error());
     if (st != SW_OK || p == NULL) return;
     j->rule = j->best = p;
-    j->rule_time = time[0];
+    j->rule_time = time;
     j->ratio = GAIN;
 }
 
@@ -384,7 +394,7 @@ typedef struct outcome { int measured, faster; double most; } outcome;
 static sw_status keep(trial *t, const candidate *c, job *j, outcome *o)
 {
     sw__gpu_choice choice = {.flops = c->flops};
-    if (j != NULL && j->rule != NULL) {
+    if (j != NULL && (j->compared > 0 || (t->g->tuning->all && j->rule != NULL))) {
         const sw_status st = settle(t, j, &choice);
         if (st != SW_OK) sw__log(SW_LOG_INFO, "%s: %s is not tuned: %s", t->g->backend, c->key, sw_error());
         if (st != SW_OK) choice = (sw__gpu_choice){.flops = c->flops};

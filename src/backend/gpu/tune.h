@@ -33,6 +33,7 @@ typedef struct sw__gpu_choice {
 
 typedef struct sw__gpu_tuning {
     bool never, all;                 /* sw_device_options.no_tune, .tune_all */
+    double budget;                   /* .tune_seconds */
     bool loaded, hinted;
     bool library_tried;              /* a trial with the library was made on this device some time */
     sw__gpu_choice *list;

@@ -101,8 +101,8 @@ typedef struct sw__cl {
 
 extern const sw__gpu_driver sw__cl_driver;
 
-/* cl_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call, at the latest
- * by upload_check, which follows whatever waited for the queue. is_input: it may overtake what runs. */
+/* cl_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call, at the
+ * latest by upload_check, which follows whatever waited for the queue. is_input: it may overtake what runs. */
 sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src, size_t bytes, bool is_input);
 sw_status sw__cl_upload_check(sw__cl *c);
 bool sw__cl_wants_copy_queue(const sw__cl_entry *e, bool *always);
