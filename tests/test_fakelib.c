@@ -190,9 +190,18 @@ static void no_context(void)
     tear_down_product();
 }
 
+/* A driver for CUDA 12 does not serve the library of CUDA 13 that is there: one of 12, or none. */
+static void older_driver(void)
+{
+    const bool found = sw__lt_load(&lt) == SW_OK;
+    CHECK(!found || lt->cublasLtGetVersion() < 130000);
+    CHECK(found || strstr(sw_error(), "libcublasLt.so.12") != NULL);
+}
+
 static void test_products(void **state)
 {
     (void)state;
+    expect_clean("FAKECUDA_DRIVER=12080", older_driver);
     expect_clean("", good_product);
     expect_clean("", no_context);
     expect_report("", unaligned, "cublasLtMatmul: alignment of B: 4, 16 is needed");

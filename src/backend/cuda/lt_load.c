@@ -24,13 +24,15 @@ static void find(void *handle, const char *name, void *pointer, size_t size)
         snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
 }
 
+/* What is of a newer CUDA than the driver does not start, but would hide an older one beside it that does. */
 static void *open_library(void)
 {
     const char *const wish = getenv("SWOOP_CUBLASLT_LIBRARY");
+    const int driver = sw__cu_load()->driver / 1000;
     char path[512];
     int version = 0;
     if (wish != NULL && *wish != '\0') return dlopen(wish, RTLD_NOW | RTLD_LOCAL);
-    return sw__cu_open_library("libcublasLt.so.%d", 13, 12, &version, path, sizeof path);
+    return sw__cu_open_library("libcublasLt.so.%d", driver == 12 ? 12 : 13, 12, &version, path, sizeof path);
 }
 
 static void load(void)
