@@ -217,6 +217,7 @@ static void one_axis(void **state)
             d->stride[1] = d->dim[2];
             d->stride[0] = d->dim[1] * d->dim[2];
         }
+        o.p.desc[1].stride[2] = o.p.desc[1].dim[2] == 1 ? 0 : 1;
         assert_int_equal(sw__cudnn_describe(&o.p, false, &c), SW_OK);
         assert_int_equal(c.nd, 2);
         assert_int_equal(c.x.dim[2], 1);
@@ -260,6 +261,49 @@ static void refusals(void **state)
     api->cudnnBackendDestroyDescriptor(device);
 }
 
+/* ---- a library that is asked through here ------------------------------------------------------------------------ */
+
+static const sw__cudnn_api *asked;
+static int silent; /* an attribute that is not told */
+static long made;
+
+static int get_attribute(void *d, int name, int type, int64_t room, int64_t *n, void *to)
+{
+    return name == silent ? 3 : asked->cudnnBackendGetAttribute(d, name, type, room, n, to);
+}
+
+static int create(int type, void **d)
+{
+    made++;
+    return asked->cudnnBackendCreateDescriptor(type, d);
+}
+
+/* An engine that does not tell how it computes is none that will do; and what was refused is not asked for again. */
+static void silence(void **state)
+{
+    static const int all[] = { SW_CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, SW_CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE };
+    (void)state;
+    asked = cudnn();
+    if (asked == NULL) return;
+    sw__cudnn_api through = *asked;
+    through.cudnnBackendGetAttribute = get_attribute;
+    through.cudnnBackendCreateDescriptor = create;
+    for (size_t i = 0; i < SW_COUNT(all); i++) {
+        static sw__cu cu;
+        sw__cudnn dnn = { .api = &through, .device = gpu(asked, 90) };
+        op o;
+        silent = all[i];
+        for (int k = 0; k < 2; k++) {
+            made = 0;
+            describe(&o, &conv_shapes[3], SW_OP_CONV, SW_F32, false);
+            assert_int_equal(sw__cudnn_plan_op(&cu, &dnn, &o.p), SW_ERR_UNSUPPORTED);
+            assert_non_null(strstr(sw_error(), "engines will do"));
+            assert_true((made > 0) == (k == 0));
+        }
+        sw__cudnn_close(&dnn);
+    }
+}
+
 /* ---- libraries that are not as they should be -------------------------------------------------------------------- */
 
 /* Opened in a process of its own, since a process looks once. Says whether the message has the words. */
@@ -297,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(absent), /* before the libraries are opened here */
         cmocka_unit_test(networks), cmocka_unit_test(forms), cmocka_unit_test(one_axis), cmocka_unit_test(refusals),
+        cmocka_unit_test(silence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

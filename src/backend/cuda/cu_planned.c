@@ -16,7 +16,7 @@ static const struct { int sm, threads, blocks, shared, shared_block; } generatio
     {89, 1536, 24, 100, 99},  {90, 2048, 32, 228, 227}, {100, 2048, 32, 228, 227}, {120, 1536, 24, 100, 99},
 };
 
-/* The newest generation that is not newer than the GPU; NULL: older than all that cuDNN 9 knows. */
+/* The newest generation that is not newer than the GPU; -1: older than all that cuDNN 9 knows. */
 static int generation_of(int sm)
 {
     int at = -1;

@@ -10,10 +10,12 @@
 /* More than this an engine is not to ask for, where another does with less. */
 #define WORKSPACE ((int64_t)256 << 20)
 
+/* What a problem came to: an engine, or why there is none. */
 typedef struct sw__cudnn_known {
     struct sw__cudnn_known *next;
     sw__cudnn_problem problem;
-    sw__cudnn_plan plan;
+    sw__cudnn_plan plan; /* its `plan` NULL: refused */
+    char why[300];
 } sw__cudnn_known;
 
 typedef struct job {
@@ -66,7 +68,7 @@ static sw_status tensor_of(const char *what, const sw__desc *d, sw__cudnn_tensor
     }
     if (more) {
         t->dim[2] = 1;
-        t->stride[2] = d->dim[2] * d->stride[2];
+        t->stride[2] = d->dim[2] * t->stride[3];
     }
     return SW_OK;
 }
@@ -163,20 +165,21 @@ static sw_status engine_for(sw__cudnn *dnn, const sw__cudnn_problem *c, const sw
     for (sw__cudnn_known *k = dnn->known; k != NULL; k = k->next) {
         if (!same_bytes(&k->problem, c, sizeof *c)) continue;
         *out = &k->plan;
-        return SW_OK;
+        return k->plan.plan != NULL ? SW_OK : sw__fail(SW_ERR_UNSUPPORTED, "%s", k->why);
     }
     sw__cudnn_known *const k = sw__calloc(1, sizeof *k);
     if (k == NULL) return sw__no_memory(sizeof *k, "a convolution's engine");
     memcpy(&k->problem, c, sizeof *c);
     const sw_status st = sw__cudnn_choose(dnn->api, dnn->device, c, &k->plan);
-    if (st != SW_OK) {
+    if (st != SW_OK && st != SW_ERR_UNSUPPORTED) {
         sw__free(k);
         return st;
     }
+    if (st != SW_OK) snprintf(k->why, sizeof k->why, "%.299s", sw_error());
     k->next = dnn->known;
     dnn->known = k;
     *out = &k->plan;
-    return SW_OK;
+    return st;
 }
 
 static void connect(const sw__gpu_plan *p, const sw__cudnn_problem *c, job *j)
@@ -231,7 +234,7 @@ void sw__cudnn_close(sw__cudnn *dnn)
 {
     for (sw__cudnn_known *k = dnn->known, *next; k != NULL; k = next) {
         next = k->next;
-        dnn->api->cudnnBackendDestroyDescriptor(k->plan.plan);
+        if (k->plan.plan != NULL) dnn->api->cudnnBackendDestroyDescriptor(k->plan.plan);
         sw__free(k);
     }
     if (dnn->device != NULL) dnn->api->cudnnBackendDestroyDescriptor(dnn->device);

@@ -255,16 +255,16 @@ typedef struct search {
     sw_status st;     /* of asking; the message says why */
 } search;
 
-/* A bit set of an engine's notes. */
-static uint32_t notes_of(const sw__cudnn_api *api, void *engine, int name, int type)
+/* A bit set of an engine's notes; false: it does not tell them. */
+static bool notes_of(const sw__cudnn_api *api, void *engine, int name, int type, uint32_t *set)
 {
     int32_t note[MOST_NOTES] = { 0 };
     int64_t n = 0;
-    uint32_t set = 0;
-    if (api->cudnnBackendGetAttribute(engine, name, type, MOST_NOTES, &n, note) != 0) return 0;
-    for (int64_t i = 0; i < n && i < MOST_NOTES; i++)
-        if (note[i] >= 0 && note[i] < 32) set |= 1u << note[i];
-    return set;
+    *set = 0;
+    if (api->cudnnBackendGetAttribute(engine, name, type, MOST_NOTES, &n, note) != 0 || n > MOST_NOTES) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (note[i] >= 0 && note[i] < 32) *set |= 1u << note[i];
+    return true;
 }
 
 #define BIT(note) (1u << SW_CUDNN_NUMERICAL_NOTE_##note)
@@ -279,40 +279,50 @@ static uint32_t too_rough(const sw__cudnn_problem *c)
     return no;
 }
 
+/* What it says about itself; where it says nothing, it is not taken. Counts why not. */
+static bool is_allowed(search *s, void *engine, uint32_t *notes)
+{
+    const sw__cudnn_api *const api = s->g->m.api;
+    uint32_t ways = 0;
+    const bool told =
+        notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, SW_CUDNN_TYPE_NUMERICAL_NOTE, notes) &&
+        notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, SW_CUDNN_TYPE_BEHAVIOR_NOTE, &ways);
+    int *const why = !told                                                        ? &s->refused
+                     : *notes & too_rough(s->g->c)                                ? &s->inexact
+                     : *notes & BIT(NONDETERMINISTIC)                             ? &s->nondeterministic
+                     : ways & 1u << SW_CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION    ? &s->compiled
+                                                                                  : NULL;
+    if (why != NULL) ++*why;
+    return why == NULL;
+}
+
+static bool is_small(search *s, int64_t bytes)
+{
+    if (bytes <= s->g->c->most) return true;
+    if (s->large++ == 0 || bytes < s->smallest) s->smallest = bytes;
+    return false;
+}
+
 static bool take(search *s, void *config, sw__cudnn_plan *out)
 {
-    const sw__cudnn_problem *const c = s->g->c;
     const sw__cudnn_api *const api = s->g->m.api;
     sw__cudnn_make m = { .api = api, .st = SW_OK };
     int64_t n = 0, bytes = 0;
+    uint32_t notes = 0;
     void *engine = sw__cudnn_new(&m, SW_CUDNN_BACKEND_ENGINE_DESCRIPTOR), *plan = NULL;
-    bool good = m.st == SW_OK && api->cudnnBackendGetAttribute(config, SW_CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                               SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) == 0;
-    const uint32_t notes =
-        good ? notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, SW_CUDNN_TYPE_NUMERICAL_NOTE) : 0;
-    const uint32_t ways =
-        good ? notes_of(api, engine, SW_CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, SW_CUDNN_TYPE_BEHAVIOR_NOTE) : 0;
-    if (!good)
-        s->refused++;
-    else if (notes & too_rough(c))
-        s->inexact++, good = false;
-    else if (notes & BIT(NONDETERMINISTIC))
-        s->nondeterministic++, good = false;
-    else if (ways & 1u << SW_CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)
-        s->compiled++, good = false;
+    const bool there = m.st == SW_OK && api->cudnnBackendGetAttribute(config, SW_CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                                      SW_CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine) == 0;
+    bool good = there && is_allowed(s, engine, &notes), made = false;
     if (good) {
         plan = sw__cudnn_new(&m, SW_CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
         set_part(&m, plan, SW_CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
         set_part(&m, plan, SW_CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, s->device);
         sw__cudnn_finish(&m, plan);
-        good = m.st == SW_OK && api->cudnnBackendGetAttribute(plan, SW_CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+        made = m.st == SW_OK && api->cudnnBackendGetAttribute(plan, SW_CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                                               SW_CUDNN_TYPE_INT64, 1, &n, &bytes) == 0;
-        if (!good) s->refused++;
     }
-    if (good && bytes > c->most) {
-        if (s->large++ == 0 || bytes < s->smallest) s->smallest = bytes;
-        good = false;
-    }
+    if (!there || (good && !made)) s->refused++;
+    good = made && is_small(s, bytes);
     if (good) {
         *out = (sw__cudnn_plan){ .plan = plan, .workspace = (size_t)bytes, .notes = notes, .engine = -1 };
         api->cudnnBackendGetAttribute(engine, SW_CUDNN_ATTR_ENGINE_GLOBAL_INDEX, SW_CUDNN_TYPE_INT64, 1, &n,
