@@ -89,6 +89,26 @@ static void test_cache(void **state)
     expect_clean();
 }
 
+/* What is compiled with other options is another program, however late in them the difference is. */
+static void test_options(void **state)
+{
+    (void)state;
+    char options[120];
+    step_cache("options");
+    for (int i = 0; i < 3; i++) {
+        snprintf(options, sizeof options, "-DNOTHING_AT_ALL_THAT_ANYBODY_LOOKS_AT_BUT_IS_LONG_ENOUGH_FOR_THIS=%d", i / 2);
+        assert_int_equal(setenv("SWOOP_CUDA_OPTIONS", options, 1), 0);
+        sw_device *const d = open_device(NULL);
+        sw_program *const p = step_program(d, 8, NULL);
+        assert_int_equal(step_cu(d)->gpu.compiled, i == 1 ? 0 : 1);
+        sw_program_free(p);
+        sw_device_close(d);
+    }
+    assert_int_equal(unsetenv("SWOOP_CUDA_OPTIONS"), 0);
+    step_cache("cache");
+    expect_clean();
+}
+
 static void test_folder(void **state)
 {
     (void)state;
@@ -396,7 +416,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_devices),          cmocka_unit_test(test_names),
-        cmocka_unit_test(test_cache),            cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_cache),            cmocka_unit_test(test_options),
+        cmocka_unit_test(test_folder),
         cmocka_unit_test(test_does_not_compile), cmocka_unit_test(test_replay),
         cmocka_unit_test(test_replay_is_the_same), cmocka_unit_test(test_bad_label),
         cmocka_unit_test(test_large_inputs),     cmocka_unit_test(test_small_inputs),

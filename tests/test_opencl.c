@@ -153,6 +153,25 @@ static void test_cache(void **state)
     assert_true(loss[0] == loss[1] && loss[1] == loss[2]);
 }
 
+/* A driver's optimiser that is turned off because it errs must not go on living in the cache. */
+static void test_options(void **state)
+{
+    (void)state;
+    use_cache("options");
+    const char *const before = getenv("SWOOP_OPENCL_OPTIONS");
+    char *const kept = before != NULL ? strdup(before) : NULL;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(setenv("SWOOP_OPENCL_OPTIONS", i == 0 ? "-DONE" : "-DONE -cl-opt-disable", 1), 0);
+        sw_device *const d = open_device(NULL);
+        sw_program *const p = program_on(d, 8, false);
+        assert_int_equal(gpu_of(d)->compiled, i == 2 ? 0 : 1);
+        sw_program_free(p);
+        sw_device_close(d);
+    }
+    assert_int_equal(kept != NULL ? setenv("SWOOP_OPENCL_OPTIONS", kept, 1) : unsetenv("SWOOP_OPENCL_OPTIONS"), 0);
+    free(kept);
+}
+
 /* Texts that no compiler takes: whoever wanted one is told so, and everybody else's kernels are built. */
 static void test_refused(void **state)
 {
@@ -405,6 +424,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_together), cmocka_unit_test(test_cache),     cmocka_unit_test(test_folder),
+        cmocka_unit_test(test_options),
         cmocka_unit_test(test_refused),        cmocka_unit_test(test_fit_builds_once),
         cmocka_unit_test(test_both_kinds),     cmocka_unit_test(test_bad_label), cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_names),

@@ -56,7 +56,6 @@ static void set_target(sw__cu *c)
 {
     const sw__cu_entry *const e = c->entry;
     sw__target *const t = &c->gpu.target;
-    const char *const options = getenv("SWOOP_CUDA_OPTIONS");
     t->lang = SW_LANG_CUDA;
     t->fp64 = true;
     t->max_group = SW_MIN(e->max_group, 1024);
@@ -65,8 +64,9 @@ static void set_target(sw__cu *c)
     t->local_bytes = e->local;
     t->units = e->units;
     t->width = 32;
-    snprintf(c->gpu.key, sizeof c->gpu.key, "cuda|%.60s|sm_%d|driver %d %.30s|nvrtc %d for %d|%.60s", e->name, e->sm,
-             c->lib->driver, c->lib->driver_name, c->lib->nvrtc_version, e->arch, options != NULL ? options : "");
+    snprintf(c->gpu.key, sizeof c->gpu.key, "cuda|%.60s|sm_%d|driver %d %.30s|nvrtc %d for %d", e->name, e->sm,
+             c->lib->driver, c->lib->driver_name, c->lib->nvrtc_version, e->arch);
+    sw__gpu_key_options(&c->gpu, getenv("SWOOP_CUDA_OPTIONS"));
 }
 
 static void close_streams(sw__cu *c)

@@ -77,6 +77,8 @@ typedef struct sw__gpu {
 /* target, key, driver, dev, backend, name are filled in by the caller. */
 sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o);
 void sw__gpu_close(sw__gpu *g);
+/* The key with the user's options of the compiler in it: what they make is not what the compiler makes without them. */
+void sw__gpu_key_options(sw__gpu *g, const char *options);
 void sw__gpu_set_traits(sw__gpu *g); /* done by init; by itself for a device that is only planned for */
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <xxhash.h>
 
 /* ---- device ---------------------------------------------------------------------------------------------------------- */
 
@@ -42,6 +43,13 @@ sw_status sw__gpu_init(sw__gpu *g, const sw_device_options *o)
         return sw__no_memory(64, "a folder's name");
     SW_TRY(make_tuning(g, o));
     return g->driver->alloc(g->dev, SW_GPU_ERROR_WORDS * sizeof(int64_t), &g->errors);
+}
+
+void sw__gpu_key_options(sw__gpu *g, const char *options)
+{
+    const size_t at = strlen(g->key);
+    if (options == NULL || *options == '\0') return;
+    snprintf(g->key + at, sizeof g->key - at, "|o%016llx", (unsigned long long)XXH3_64bits(options, strlen(options)));
 }
 
 void sw__gpu_close(sw__gpu *g)

@@ -55,6 +55,7 @@ static void set_target(sw__cl *c)
     t->units = (int)SW_MIN(e->units, 1u << 16);
     t->width = t->serial ? (int)SW_MAX(4u, SW_MIN(e->vector, 16u)) : 32;
     snprintf(c->gpu.key, sizeof c->gpu.key, "%.60s|%.90s|%.80s", e->platform_name, e->name, e->driver);
+    sw__gpu_key_options(&c->gpu, getenv("SWOOP_OPENCL_OPTIONS"));
 }
 
 static void cl_close(void *dev)
