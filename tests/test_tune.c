@@ -15,6 +15,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <ftw.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -311,6 +312,42 @@ static void test_table(void **state)
     assert_int_equal(unsetenv("SWOOP_TUNING_TABLE"), 0);
 }
 
+/* The label as the table has it is the device's own, whatever stands in its name; and numbers are read and written the
+ * same way where the point is a comma. */
+static void test_table_of_this_device(void **state)
+{
+    (void)state;
+    char note[128], again[128], path[300], command[700];
+    sw_tune_result r;
+    use_cache("brackets");
+    fake->fast_items = 16;
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%.200s/de_DE.UTF-8' >/dev/null 2>&1", folder);
+    const bool german = system(command) >= 0 && setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL;
+    if (!german) print_message("no locale with a decimal comma: only points are tested\n");
+    assert_int_equal(tuned_product(NULL, note, sizeof note), 1);
+    assert_non_null(strstr(note, " 16x16x16 of 16"));
+    sw_device *d = open_device(&(sw_device_options){.tune_all = true});
+    sw_program_free(product_on(d, M, false, false));
+    ok(sw_device_tuned(d, &r));
+    setlocale(LC_NUMERIC, "C");
+    sw_device_close(d);
+    path_in(path, sizeof path, "own.txt");
+    FILE *const f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(r.table, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+    sw_tune_result_free(&r);
+    fake->fast_items = 1000;
+    assert_int_equal(tuned_product(NULL, again, sizeof again), 0); /* the file of the other locale */
+    assert_string_equal(note, again);
+    use_cache("brackets, another machine");
+    assert_int_equal(setenv("SWOOP_TUNING_TABLE", path, 1), 0);
+    assert_int_equal(tuned_product(&(sw_device_options){.no_tune = true}, again, sizeof again), 0);
+    assert_string_equal(note, again);
+    assert_int_equal(unsetenv("SWOOP_TUNING_TABLE"), 0);
+    fake->fast_items = 0;
+}
+
 /* Several programs on a device: each op once, also where the second program has it too. */
 static void test_all_of_two_programs(void **state)
 {
@@ -561,6 +598,7 @@ int main(int argc, char **argv)
     if (dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL) != NULL) setenv("SWOOP_OPENCL_LIBRARY", SWOOP_FAKECL, 1);
     setenv("SWOOP_CLBLAST_LIBRARY", SWOOP_FAKECLBLAST, 1);
     setenv("SWOOP_OPENCL_SERIAL", "0", 1); /* a GPU's kernels, whose groups are of different sizes */
+    setenv("FAKECL_NAME_END", " [0x46a6] *\\", 1); /* as drivers name devices: no pattern of theirs */
     if (argc > 1) return another_process();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fastest_is_kept),
@@ -569,6 +607,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_damaged_file),
         cmocka_unit_test(test_never),
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_table_of_this_device),
         cmocka_unit_test(test_all_of_two_programs),
         cmocka_unit_test(test_library),
         cmocka_unit_test(test_every_variant_gpu),

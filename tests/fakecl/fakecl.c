@@ -48,6 +48,7 @@ static void start(void)
     state.gpu = (int)number("FAKECL_GPU");
     state.fast_items = number("FAKECL_FAST_ITEMS");
     state.plain = (int)number("FAKECL_PLAIN");
+    state.name_end = getenv("FAKECL_NAME_END");
     const char *const fail = getenv("FAKECL_FAIL"), *const lose = getenv("FAKECL_LOSE");
     const char *const colon = fail != NULL ? strchr(fail, ':') : NULL;
     if (colon != NULL && (size_t)(colon - fail) < sizeof state.fail_name) {
@@ -382,6 +383,8 @@ EXPORT cl_int CL_API_CALL clGetDeviceInfo(cl_device_id d, cl_device_info what, s
     if (told != CL_SUCCESS) return told;
     const cl_int code = REAL(clGetDeviceInfo, (d, what, size, to, used));
     if (code != CL_SUCCESS || to == NULL) return code;
+    const size_t length = what == CL_DEVICE_NAME ? strnlen(to, size) : size;
+    if (length < size && state.name_end != NULL) snprintf((char *)to + length, size - length, "%s", state.name_end);
     if (what == CL_DEVICE_MAX_COMPUTE_UNITS) limit(to, size, state.units);
     if (what == CL_DEVICE_MAX_WORK_GROUP_SIZE) limit(to, size, state.max_group);
     if (what == CL_DEVICE_LOCAL_MEM_SIZE) limit(to, size, state.local);

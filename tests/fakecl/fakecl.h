@@ -11,7 +11,7 @@ enum { FAKECL_NAMES = 64 };
 typedef struct fakecl {
     /* to be set. From the environment at first: FAKECL_FAIL=clCreateBuffer:3:-4, FAKECL_LOSE=100:-2, FAKECL_UNITS,
      * FAKECL_MAX_GROUP, FAKECL_LOCAL, FAKECL_MEMORY, FAKECL_MAX_ALLOC, FAKECL_NO_FP64, FAKECL_GPU, FAKECL_PLAIN,
-     * FAKECL_FAST_ITEMS. FAKECL_LIBRARY is the library that calls are passed on to, instead of libOpenCL.so.1 */
+     * FAKECL_FAST_ITEMS, FAKECL_NAME_END. FAKECL_LIBRARY is the library that calls are passed on to, instead of libOpenCL.so.1 */
     char fail_name[48];     /* the call that fails; "" none */
     long fail_at;           /* its n-th call from now, the first is 1 */
     int fail_code;
@@ -20,6 +20,7 @@ typedef struct fakecl {
     size_t units, max_group, local, memory, max_alloc; /* what the device says instead; 0: the truth */
     int plain;              /* neither halves nor images */
     int no_fp64, gpu;       /* gpu: it says that it is one, with memory of its own */
+    const char *name_end;   /* stands behind the device's name */
     size_t fast_items;      /* profiled launches took a millisecond, those of groups of so many work-items 1 us; 0: the truth */
     long launch_us;         /* what enqueuing a kernel takes the host longer */
     /* to be read */

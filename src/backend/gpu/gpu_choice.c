@@ -5,6 +5,7 @@
 #include "kernel/cache.h"
 
 #include <fnmatch.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -122,9 +123,32 @@ sw_status sw__gpu_choose(sw__gpu *g, const char *key, const sw__gpu_choice *c)
 
 /* ---- as text ----------------------------------------------------------------------------------------------------------- */
 
+/* Microseconds with one digit behind the point, which is a point in every locale. */
+static void write_time(double seconds, sw__text *out)
+{
+    const long long tenths = llround(SW_MIN(seconds, 1e6) * 1e7);
+    sw__text_add(out, " %lld.%lld", tenths / 10, tenths % 10);
+}
+
+static bool read_time(const char **at, double *seconds)
+{
+    char *end;
+    const long long whole = strtoll(*at, &end, 10);
+    if (end == *at || whole < 0 || whole >= 1000000000000) return false;
+    *seconds = (double)whole * 1e-6;
+    if (*end == '.') end++;
+    for (double unit = 1e-7; *end >= '0' && *end <= '9'; unit /= 10) *seconds += unit * (*end++ - '0');
+    *at = end;
+    return *end == ' ';
+}
+
 void sw__gpu_write_choice(const sw__gpu_choice *c, sw__text *out)
 {
-    sw__text_add(out, "%d %.1f %.1f %.1f %s\n", c->variant, c->rule * 1e6, c->best * 1e6, c->library * 1e6, c->key);
+    sw__text_add(out, "%d", c->variant);
+    write_time(c->rule, out);
+    write_time(c->best, out);
+    write_time(c->library, out);
+    sw__text_add(out, " %s\n", c->key);
 }
 
 typedef struct reading {
@@ -140,16 +164,13 @@ typedef struct reading {
 static sw_status read_line(sw__gpu *g, reading *r, const char *line)
 {
     sw__gpu_choice c = {.kept = !r->table, .table = r->table};
-    char *p;
+    char *end;
     double time[3];
-    const long variant = strtol(line, &p, 10);
+    const long variant = strtol(line, &end, 10);
+    const char *p = end;
     bool good = p != line && variant >= 0 && variant < 2 * SW__GPU_LIBRARY;
-    for (int i = 0; i < 3 && good; i++) {
-        const char *const from = p;
-        time[i] = strtod(from, &p) * 1e-6;
-        good = p != from && time[i] >= 0 && time[i] < 1e6;
-    }
-    if (!good || *p != ' ' || p[1] == '\0') {
+    for (int i = 0; i < 3 && good; i++) good = read_time(&p, &time[i]);
+    if (!good || p[1] == '\0') {
         r->bad++;
         return SW_OK;
     }

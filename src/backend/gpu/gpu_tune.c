@@ -367,7 +367,10 @@ static sw_status add_candidate(sw__gpu *g, candidates *cs, const sw__op_desc *d,
     if (op->variants == NULL || flops < LEAST_FLOPS || op->variants(g, d) < 2) return SW_OK;
     for (int i = 0; i < d->n_in + d->n_out; i++)
         if (extent(tensor(d, i)) == 0) return SW_OK;
-    if (!sw__gpu_op_key(d, &key)) return sw__no_memory(key.len, "an op's name");
+    if (!sw__gpu_op_key(d, &key)) {
+        sw__text_free(&key);
+        return sw__no_memory(64, "an op's name");
+    }
     if (key.s == NULL) return SW_OK;
     candidate *c = NULL;
     for (size_t i = 0; i < cs->n && c == NULL; i++)
@@ -475,15 +478,23 @@ static void fill_row(const sw__gpu_choice *c, sw_tuned *out)
     snprintf(out->chosen, sizeof out->chosen, "%s", c->note);
 }
 
-sw_status sw__gpu_tuned(const sw__gpu *g, sw_tune_result *out)
+/* The label as a pattern that matches it and nothing else: a device's name may have brackets in it. */
+static void put_pattern(const sw__gpu *g, sw__text *out)
 {
     char label[384];
+    sw__gpu_device_label(g, label, sizeof label);
+    for (const char *c = label; *c != '\0'; c++) sw__text_add(out, "%s%c", strchr("*?[]\\", *c) != NULL ? "\\" : "", *c);
+}
+
+sw_status sw__gpu_tuned(const sw__gpu *g, sw_tune_result *out)
+{
     sw__text table = {0};
     const sw__gpu_tuning *const t = g->tuning;
     out->ops = sw__malloc(SW_MAX(t->n, (size_t)1) * sizeof *out->ops);
     if (out->ops == NULL) return sw__no_memory(t->n * sizeof *out->ops, "what was measured");
-    sw__gpu_device_label(g, label, sizeof label);
-    sw__text_add(&table, "version %d\n[%s]\n", SW__GPU_VARIANTS, label);
+    sw__text_add(&table, "version %d\n[", SW__GPU_VARIANTS);
+    put_pattern(g, &table);
+    sw__text_add(&table, "]\n");
     for (size_t i = 0; i < t->n; i++) {
         if (*t->list[i].note == '\0') continue; /* not in this process */
         fill_row(&t->list[i], &out->ops[out->n++]);
