@@ -241,10 +241,26 @@ static void set_total_steps(run *r)
     if (steps > 0) r->total_steps = SW_MIN(steps, r->total_steps);
 }
 
-static sw_loss_fn loss_of(const sw_config *c)
+static sw_t mean_l1(sw_t output, sw_t target) { return sw_l1_loss(output, target, SW_REDUCE_MEAN); }
+static sw_t mean_smooth_l1(sw_t output, sw_t target) { return sw_smooth_l1_loss(output, target, 1, SW_REDUCE_MEAN); }
+static sw_t mean_huber(sw_t output, sw_t target) { return sw_huber_loss(output, target, 1, SW_REDUCE_MEAN); }
+
+static const struct { const char *name; sw_loss_fn loss; bool values; } losses[] = {
+    {"cross_entropy", sw_cross_entropy, false}, {"mse", sw_mse, true}, {"l1", mean_l1, true},
+    {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true},
+};
+
+static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_fn *out)
 {
-    const char *name = sw_config_text(c, SW_KEY_LOSS);
-    return strcmp(name, "cross_entropy") == 0 ? sw_cross_entropy : strcmp(name, "mse") == 0 ? sw_mse : NULL;
+    *out = NULL;
+    for (size_t i = 0; i < SW_COUNT(losses); i++) {
+        if (strcmp(sw_config_text(c, SW_KEY_LOSS), losses[i].name) != 0) continue;
+        if (losses[i].values && d->target == SW_TARGET_CLASS)
+            return sw__fail(SW_ERR_ARGUMENT, "loss %s compares values, but the labels are classes: use cross_entropy",
+                            losses[i].name);
+        *out = losses[i].loss;
+    }
+    return SW_OK;
 }
 
 /* Starting weights from a file: of a golden or benchmark file ("init.…"), or a model's own. */
@@ -275,7 +291,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
     if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
     *out = (sw_trainer_options){
         .model_name = model,
-        .loss = loss_of(c),
+        .label_smoothing = sw_config_number(c, SW_KEY_LABEL_SMOOTHING),
         .optimizer = optimizer_of(c),
         .batch = sw_config_int(c, SW_KEY_BATCH_SIZE),
         .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
@@ -283,7 +299,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
     };
     find_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
-    return SW_OK;
+    return loss_of(c, d, &out->loss);
 }
 
 static sw_status make_trainer(run *r)
