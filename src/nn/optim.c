@@ -95,8 +95,9 @@ static bool same_class(const selection *s, int a, int b)
 static sw_status select_params(sw_graph *g, const sw_optimizer *o, const sw_t *frozen, int n_frozen, selection *s)
 {
     const int count = sw_graph_variables(g, SW_VAR_PARAM, NULL, 0);
-    sw_t *const all = sw__malloc(2 * SW_MAX((size_t)count, (size_t)1) * sizeof *all), *const from = all + count;
+    sw_t *const all = sw__malloc(2 * SW_MAX((size_t)count, (size_t)1) * sizeof *all);
     if (!all) return sw__no_memory((size_t)count * sizeof *all, "the list of parameters");
+    sw_t *const from = all + count;
     sw_graph_variables(g, SW_VAR_PARAM, from, count);
     s->params = all;
     for (int group = 0; group <= o->n_groups; group++) {
