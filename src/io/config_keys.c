@@ -159,12 +159,13 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_WARMUP] = {
         .info = { .name = "warmup", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.05", .least = 0,
                   .most = 1,
-                  .help = "part of all steps over which the learning rate rises to lr" },
+                  .help = "part of all steps over which the learning rate rises to lr; not with onecycle, which is its "
+                          "own" },
     },
     [SW_KEY_MIN_LR] = {
         .info = { .name = "min_lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
                   .most = 1e6,
-                  .help = "where the cosine schedule ends" },
+                  .help = "where the cosine, linear and polynomial schedules end, and each period of restarts" },
     },
     [SW_KEY_STEP_SIZE] = {
         .info = { .name = "step_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 1,
