@@ -73,7 +73,8 @@ sw_t sw_gelu_tanh(sw_t x)
 sw_t sw_softplus(sw_t x)
 {
     const sw_t size = sw_where(above(x, 0), sw_neg(x), x), e = sw_exp(size), u = sw_add_scalar(e, 1);
-    const sw_t positive = sw_where(above(x, 0), x, sw_mul_scalar(x, 0));
+    const sw_t zero = like(x, 0); /* NaN is neither above nor below */
+    const sw_t positive = sw_where(above(x, 0), x, sw_where(sw_lt(x, zero), zero, sw_stop_gradient(x)));
     const sw_t plain = sw_add(positive, sw_log(u)), rest = sw_add_scalar(u, -1), lost = sw_eq(rest, like(x, 0));
     const sw_t exact = sw_where(lost, e, sw_div(sw_mul(sw_log(u), e), sw_where(lost, like(x, 1), rest)));
     return with_gradient_of(sw_add(positive, exact), plain);
