@@ -65,6 +65,8 @@ typedef struct cli_arguments {
 
 /* Reads argv. false: the command is over with *code (help was printed, or an error). `--` ends the options. */
 bool cli_parse(const cli_command *self, cli_arguments *a, int argc, char **argv, int *code);
+/* A run file, given first or as --config: its keys. The exit code, said. */
+int cli_load(sw_config *c, const char *positional, const char *option);
 void cli_help(const cli_command *self, const cli_arguments *a, FILE *f);
 /* The candidate nearest to word (edit distance at most a third of its length, at least 1), or NULL; - and _ are the
  * same. */

@@ -33,13 +33,13 @@ static int run(const cli_command *self, int argc, char **argv)
     };
     const char *file = NULL;
     sw_config *c = NULL;
-    sw_status st = sw_config_new(&c);
+    const sw_status st = sw_config_new(&c);
     if (st != SW_OK) return cli_fail(st, NULL);
     cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
     int code;
     if (cli_parse(self, &a, argc, argv, &code)) {
-        if (file != NULL) st = sw_config_load(c, file);
-        code = st == SW_OK ? write_kernels(c, folder) : cli_fail(st, NULL);
+        code = cli_load(c, file, NULL);
+        if (code == CLI_GOOD) code = write_kernels(c, folder);
     }
     sw_config_free(c);
     return code;

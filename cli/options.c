@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_NAMES 128 /* options and keys of one command */
 
@@ -255,6 +256,22 @@ bool cli_parse(const cli_command *self, cli_arguments *a, int argc, char **argv,
     return *code == CLI_GOOD;
 }
 
+int cli_load(sw_config *c, const char *positional, const char *option)
+{
+    const char *const file = option != NULL ? option : positional;
+    struct stat s;
+    if (file == NULL) return CLI_GOOD;
+    if (option != NULL && positional != NULL)
+        return cli_error(CLI_USAGE, "two run files: '%s' and --config '%s'; give one", positional, option);
+    if (stat(file, &s) == 0 && S_ISDIR(s.st_mode)) {
+        return cli_error(CLI_USAGE,
+                         "'%s' is a folder and not a run file; with the keys of the run in it: %s/config.yaml; to go on "
+                         "with that run: swoop train --resume %s", file, file, file);
+    }
+    const sw_status st = sw_config_load(c, file);
+    return st == SW_OK ? CLI_GOOD : cli_fail(st, NULL);
+}
+
 /* ---- --help ------------------------------------------------------------------------------------------------------ */
 
 #define HELP_WIDTH 80
@@ -394,7 +411,8 @@ int cli_error(int code, const char *fmt, ...)
 static bool no_such_device(const char *id)
 {
     sw_device_properties list[32];
-    if (id == NULL || *id == '\0' || strcmp(id, "auto") == 0) return false;
+    if (id != NULL && strcmp(id, "auto") == 0) id = getenv("SWOOP_DEVICE");
+    if (id == NULL || strcmp(id, "auto") == 0) return false;
     const int n = sw_device_list(list, (int)CLI_COUNT(list), true);
     for (int i = 0; i < n && i < (int)CLI_COUNT(list); i++) {
         if (strcmp(list[i].id, id) == 0) return false;

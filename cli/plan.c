@@ -1,10 +1,11 @@
 /* plan.c: `swoop plan`: does a model fit, what takes the room, the largest batch; on each device beside the others.
  * Over sw_run_plan; nothing is trained, and nothing is allocated on a device. */
 #include "cli.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEVICES = 8, MAX_GPUS = 128, FEW_GPUS = 4 /* of more, cuDNN is not asked: it takes a second or two each */ };
+enum { MAX_DEVICES = 16, MAX_GPUS = 128, FEW_GPUS = 4 /* of more, cuDNN is not asked: a second or two each */ };
 typedef struct column {
     char id[64];
     sw_gpu_entry gpu; /* with --gpus */
@@ -20,8 +21,9 @@ static bool read_shape(const char *s, sw_plan_request *q)
 {
     while (*s != '\0') {
         char *end;
+        errno = 0;
         const long long n = strtoll(s, &end, 10);
-        if (end == s || n < 1 || q->rank == SW_MAX_RANK - 1) return false;
+        if (end == s || n < 1 || errno != 0 || *s < '0' || *s > '9' || q->rank == SW_MAX_RANK - 1) return false;
         q->shape[q->rank++] = n;
         if (strncmp(end, "\xc3\x97", 2) == 0) end += 1;
         else if (*end != 'x' && *end != '\0') return false;
@@ -31,14 +33,18 @@ static bool read_shape(const char *s, sw_plan_request *q)
     return q->rank > 0;
 }
 
-/* The next part of a list with commas, or false. */
-static bool next_part(const char **list, char *out, size_t size)
+/* The parts of a list with commas, as ids. -1, said: one is empty, or there are too many. */
+static int split(const char *option, const char *list, column *columns, int most)
 {
-    if (*list == NULL || **list == '\0') return false;
-    const size_t length = strcspn(*list, ",");
-    snprintf(out, size, "%.*s", (int)(length < size ? length : size - 1), *list);
-    *list += length + ((*list)[length] == ',');
-    return true;
+    int n = 0;
+    for (const char *p = list;; p++) {
+        const size_t length = strcspn(p, ",");
+        if (length == 0) return cli_error(CLI_USAGE, "--%s '%.200s': a name is empty", option, list), -1;
+        if (n == most) return cli_error(CLI_USAGE, "--%s: at most %d at once", option, most), -1;
+        snprintf(columns[n++].id, sizeof columns->id, "%.*s", (int)(length < 63 ? length : 63), p);
+        p += length;
+        if (*p == '\0') return n;
+    }
 }
 
 /* The ids of a list, or of all devices that work. */
@@ -46,8 +52,7 @@ static int list_devices(const char *wanted, column *columns)
 {
     static sw_device_properties list[64];
     int n = 0;
-    while (n < MAX_DEVICES && next_part(&wanted, columns[n].id, sizeof columns->id)) n++;
-    if (n > 0) return n;
+    if (wanted != NULL) return split("devices", wanted, columns, MAX_DEVICES);
     const int all = sw_device_list(list, 64, false);
     for (int i = 0; i < all && i < 64 && n < MAX_DEVICES; i++) {
         if (list[i].usable) snprintf(columns[n++].id, sizeof columns->id, "%.60s", list[i].id);
@@ -55,18 +60,19 @@ static int list_devices(const char *wanted, column *columns)
     return n;
 }
 
-/* The GPUs of a list of names, or of the whole catalogue. -1: there is none of a name, as the error says. */
+/* The GPUs of a list of names, or of the whole catalogue. -1, said: there is none of a name. */
 static int list_gpus(const char *wanted, column *columns)
 {
     static sw_gpu_entry list[MAX_GPUS];
-    char name[64];
-    int n = 0;
-    const int all = sw_gpu_list(list, MAX_GPUS);
-    for (; strcmp(wanted, "all") == 0 && n < all && n < MAX_GPUS; n++) columns[n].gpu = list[n];
-    while (n < MAX_GPUS && strcmp(wanted, "all") != 0 && next_part(&wanted, name, sizeof name)) {
-        if (sw_gpu_find(name, &columns[n++].gpu) != SW_OK) return -1;
+    const bool every = strcmp(wanted, "all") == 0;
+    const int all = sw_gpu_list(list, MAX_GPUS), known = all < MAX_GPUS ? all : MAX_GPUS;
+    const int n = every ? known : split("gpus", wanted, columns, MAX_GPUS);
+    for (int i = 0; i < n; i++) {
+        if (every) columns[i].gpu = list[i];
+        else if (sw_gpu_find(columns[i].id, &columns[i].gpu) != SW_OK)
+            return cli_error(CLI_USAGE, "%s", sw_error()), -1;
+        snprintf(columns[i].id, sizeof columns->id, "%s", columns[i].gpu.model.name);
     }
-    for (int i = 0; i < n; i++) snprintf(columns[i].id, sizeof columns->id, "%s", columns[i].gpu.model.name);
     return n;
 }
 
@@ -141,14 +147,22 @@ static void put_fits(const column *columns, int n)
     fputc('\n', stdout);
 }
 
+/* 214 GFLOP, 11.0 FLOP */
+static const char *operations(cli_text b, double flops)
+{
+    cli_text a;
+    cli_si(a, flops);
+    snprintf(b, sizeof(cli_text), "%.20s%sFLOP", a, a[strcspn(a, "kMGTP")] == '\0' ? " " : "");
+    return b;
+}
+
 static void put_work(const column *columns, int n)
 {
     cli_text a;
     char cell[128];
     put_label("operations a step");
     for (int i = 0; i < n; i++) {
-        snprintf(cell, sizeof cell, "%sFLOP", cli_si(a, columns[i].p.plan.flops));
-        put_cell(columns[i].status == SW_OK ? cell : "-");
+        put_cell(columns[i].status == SW_OK ? operations(a, columns[i].p.plan.flops) : "-");
     }
     fputc('\n', stdout);
     put_label("launches a step");
@@ -176,6 +190,16 @@ static void put_columns(const column *columns, int n)
     }
     put_fits(columns, n);
     put_work(columns, n);
+}
+
+/* As many beside each other as the terminal is wide. */
+static void put_all_columns(const column *columns, int n)
+{
+    const int room = cli.tty_out ? (cli_columns() - LABEL) / WIDTH : n, each = room > 1 ? room : 1;
+    for (int i = 0; i < n; i += each) {
+        if (i > 0) fputc('\n', stdout);
+        put_columns(columns + i, n - i < each ? n - i : each);
+    }
 }
 
 /* GPUs to choose from, one a line. */
@@ -214,7 +238,7 @@ static void put_launch(void *context, const sw_plan_launch *l)
     }
     cli_pad(stdout, l->kind, 16, false);
     cli_pad(stdout, l->name, 36, false);
-    printf("%8sFLOP %10s  %s", cli_si(a, l->flops), cli_bytes(b, (double)l->workspace), l->note);
+    printf("%12s %10s  %s", operations(a, l->flops), cli_bytes(b, (double)l->workspace), l->note);
     fputc('\n', stdout);
 }
 
@@ -251,8 +275,13 @@ static void put_json(const column *columns, int n)
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
+typedef struct wishes {
+    const char *devices, *gpus, *shape, *config;
+    bool ops;
+} wishes;
+
 /* Good if the step fits on one of them at least. */
-static int verdict(const column *columns, int n)
+static int verdict(const wishes *w, const column *columns, int n)
 {
     int failed = -1;
     for (int i = 0; i < n; i++) {
@@ -260,13 +289,9 @@ static int verdict(const column *columns, int n)
         if (columns[i].status != SW_OK && failed < 0) failed = i;
     }
     if (failed < 0) return cli_error(CLI_DEVICE, "the step fits on none of these devices");
-    return cli_error(cli_code(columns[failed].status, columns[failed].id), "%s", columns[failed].why);
+    const char *const device = w->gpus != NULL ? NULL : columns[failed].id;
+    return cli_error(cli_code(columns[failed].status, device), "%s", columns[failed].why);
 }
-
-typedef struct wishes {
-    const char *devices, *gpus, *shape, *config;
-    bool ops;
-} wishes;
 
 static void plan_each(sw_config *c, const wishes *w, sw_plan_request *q, column *columns, int n)
 {
@@ -297,7 +322,7 @@ static int plan(sw_config *c, const wishes *w)
     if (w->devices != NULL && w->gpus != NULL) return cli_error(CLI_USAGE, "--devices are in this machine, --gpus are not: give one");
     const char *const one = sw_config_is_auto(c, SW_KEY_DEVICE) ? NULL : sw_config_text(c, SW_KEY_DEVICE);
     const int n = w->gpus != NULL ? list_gpus(w->gpus, columns) : list_devices(w->devices != NULL ? w->devices : one, columns);
-    if (n < 0) return cli_error(CLI_USAGE, "%s", sw_error());
+    if (n < 0) return CLI_USAGE;
     plan_each(c, w, &q, columns, n);
     int good = 0;
     for (int i = 0; i < n; i++) good += columns[i].status == SW_OK;
@@ -306,12 +331,12 @@ static int plan(sw_config *c, const wishes *w)
     } else if (!cli.quiet && good > 0) {
         put_title(c, columns, n);
         if (w->gpus != NULL) put_gpus(columns, n);
-        else put_columns(columns, n);
+        else put_all_columns(columns, n);
     }
     for (int i = 0; i < n && !cli.json && good > 0; i++) {
         if (columns[i].status != SW_OK) fprintf(stderr, "%s: %s\n", columns[i].id, columns[i].why);
     }
-    return verdict(columns, n);
+    return verdict(w, columns, n);
 }
 
 static int run(const cli_command *self, int argc, char **argv)
@@ -328,14 +353,13 @@ static int run(const cli_command *self, int argc, char **argv)
     };
     const char *file = NULL;
     sw_config *c = NULL;
-    sw_status st = sw_config_new(&c);
+    const sw_status st = sw_config_new(&c);
     if (st != SW_OK) return cli_fail(st, NULL);
     cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
     int code;
     if (cli_parse(self, &a, argc, argv, &code)) {
-        if (file == NULL) file = w.config;
-        if (file != NULL) st = sw_config_load(c, file);
-        code = st == SW_OK ? plan(c, &w) : cli_fail(st, NULL);
+        code = cli_load(c, file, w.config);
+        if (code == CLI_GOOD) code = plan(c, &w);
     }
     sw_config_free(c);
     return code;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- signals ----------------------------------------------------------------------------------------------------- */
@@ -110,24 +109,6 @@ static int interrupted(const sw_run_result *r)
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static int load(sw_config *c, const char *positional, const char *option)
-{
-    const char *const file = option != NULL ? option : positional;
-    struct stat s;
-    if (file == NULL) return CLI_GOOD;
-    if (option != NULL && positional != NULL) {
-        return cli_error(CLI_USAGE, "two run files: '%s' and --config '%s'; give one", positional, option);
-    }
-    if (stat(file, &s) == 0 && S_ISDIR(s.st_mode)) {
-        return cli_error(CLI_USAGE,
-                         "'%s' is a folder and not a run file; to go on with that run: --resume %s; to begin anew "
-                         "with its keys: %s/config.yaml",
-                         file, file, file);
-    }
-    const sw_status st = sw_config_load(c, file);
-    return st == SW_OK ? CLI_GOOD : cli_fail(st, NULL);
-}
-
 static int print_config(sw_config *c)
 {
     const char *text = NULL;
@@ -185,7 +166,7 @@ static int run(const cli_command *self, int argc, char **argv)
     cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
     int code;
     if (cli_parse(self, &a, argc, argv, &code)) {
-        code = load(c, file, config_file);
+        code = cli_load(c, file, config_file);
         if (code == CLI_GOOD) code = only_print ? print_config(c) : train(c);
     }
     sw_config_free(c);

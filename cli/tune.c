@@ -93,25 +93,25 @@ static void put_json(const sw_tune_result *r)
     cli_json_close(stdout, '}');
 }
 
-static int write_table(const sw_tune_result *r, const char *path)
-{
-    FILE *const f = fopen(path, "a");
-    bool good = f != NULL && fputs(r->table, f) >= 0;
-    if (f != NULL && fclose(f) != 0) good = false;
-    return good ? CLI_GOOD : cli_error(CLI_DATA, "%s cannot be written: %s", path, strerror(errno));
-}
-
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static int tune(sw_config *c, const char *table)
+static int show(const sw_tune_result *r, FILE *table, const char *path)
+{
+    if (table != NULL && (fputs(r->table, table) < 0 || fflush(table) != 0))
+        return cli_error(CLI_DATA, "%s cannot be written: %s", path, strerror(errno));
+    if (cli.json)
+        put_json(r);
+    else if (!cli.quiet)
+        put_text(r);
+    return CLI_GOOD;
+}
+
+static int measure(sw_config *c, FILE *table, const char *path)
 {
     progress p;
     sw_tune_result r = { 0 };
-    const bool of_run = *sw_config_text(c, SW_KEY_DATA) != '\0';
     sw_status st;
-    if (sw_config_bool(c, SW_KEY_NO_TUNE) || *sw_config_text(c, SW_KEY_KERNELS) != '\0')
-        return cli_error(CLI_USAGE, "--no-tune and --kernels forbid what swoop tune is for");
-    if (of_run) {
+    if (*sw_config_text(c, SW_KEY_DATA) != '\0') {
         progress_init(&p, c);
         const sw_run_callbacks callbacks = { .note = progress_note, .context = &p };
         st = sw_run_tune(c, &callbacks, &r);
@@ -120,13 +120,24 @@ static int tune(sw_config *c, const char *table)
         st = tune_products(c, &r);
     }
     if (st != SW_OK) return cli_fail(st, sw_config_text(c, SW_KEY_DEVICE));
-    int code = CLI_GOOD;
-    if (table != NULL) code = write_table(&r, table);
-    if (code == CLI_GOOD && cli.json)
-        put_json(&r);
-    else if (code == CLI_GOOD && !cli.quiet)
-        put_text(&r);
+    const int code = show(&r, table, path);
     sw_tune_result_free(&r);
+    return code;
+}
+
+static int tune(sw_config *c, const char *path)
+{
+    if (sw_config_bool(c, SW_KEY_NO_TUNE) || *sw_config_text(c, SW_KEY_KERNELS) != '\0')
+        return cli_error(CLI_USAGE, "--no-tune and --kernels forbid what swoop tune is for");
+    if (*sw_config_text(c, SW_KEY_MODEL) != '\0' && *sw_config_text(c, SW_KEY_DATA) == '\0')
+        return cli_error(CLI_USAGE, "a model without data, which says how large its products are: --data fashion-mnist, or "
+                                    "yours; without either square products are measured\n  swoop tune --help has examples");
+    FILE *const table = path != NULL ? fopen(path, "a") : NULL; /* before the work: it may take long */
+    if (path != NULL && table == NULL) return cli_error(CLI_DATA, "%s cannot be written: %s", path, strerror(errno));
+    const int code = measure(c, table, path);
+    const bool empty = table != NULL && ftell(table) == 0;
+    if (table != NULL) fclose(table);
+    if (code != CLI_GOOD && empty) remove(path);
     return code;
 }
 
@@ -139,13 +150,13 @@ static int run(const cli_command *self, int argc, char **argv)
     };
     const char *file = NULL;
     sw_config *c = NULL;
-    sw_status st = sw_config_new(&c);
+    const sw_status st = sw_config_new(&c);
     if (st != SW_OK) return cli_fail(st, NULL);
     cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
     int code;
     if (cli_parse(self, &a, argc, argv, &code)) {
-        if (file != NULL) st = sw_config_load(c, file);
-        code = st == SW_OK ? tune(c, table) : cli_fail(st, NULL);
+        code = cli_load(c, file, NULL);
+        if (code == CLI_GOOD) code = tune(c, table);
     }
     sw_config_free(c);
     return code;

@@ -3,7 +3,7 @@
 #ifndef GOLDEN_CASES_H
 #define GOLDEN_CASES_H
 
-#include "swoop/graph.h"
+#include "swoop/nn.h"
 
 static const sw_conv_options conv1d_o = { .stride = { 2 }, .pad_lo = { 1 }, .pad_hi = { 1 } };
 static const sw_conv_options asym_o = { .stride = { 2, 1 }, .pad_lo = { 1, 0 }, .pad_hi = { 2, 1 }, .dilation = { 1, 2 } };
@@ -59,6 +59,13 @@ static sw_t permute_expand(const sw_t *x)
     const int axes[3] = { 2, 0, 1 };
     const int64_t with_one[4] = { 4, 2, 1, 3 }, shape[4] = { 4, 2, 3, 3 };
     return sw_expand(sw_reshape(sw_permute(x[0], axes), 4, with_one), 4, shape);
+}
+
+static sw_t signs(const sw_t *x) /* +1, -1, +1, -1 */
+{
+    const int64_t four = 4;
+    const sw_t i = sw_iota(x[0].graph, sw_type(x[0]), 1, &four, 0);
+    return sw_add_scalar(sw_mul_scalar(sw_mod(i, sw_const(x[0].graph, sw_type(x[0]), 2)), -2), 1);
 }
 
 /* CASE(name, inputs, result) */
@@ -142,7 +149,51 @@ static sw_t permute_expand(const sw_t *x)
     CASE(slice_step, 1, slice_step(x))                                                                                 \
     CASE(pad_interior, 1, pad_interior(x))                                                                             \
     CASE(concat, 2, concat(x))                                                                                         \
-    CASE(permute_expand, 1, permute_expand(x))
+    CASE(permute_expand, 1, permute_expand(x))                                                                         \
+    CASE(relu6, 1, sw_relu6(x[0]))                                                                                     \
+    CASE(leaky_relu, 1, sw_leaky_relu(x[0], 0.2))                                                                      \
+    CASE(elu, 1, sw_elu(x[0], 1.5))                                                                                    \
+    CASE(selu, 1, sw_selu(x[0]))                                                                                       \
+    CASE(celu, 1, sw_celu(x[0], 0.5))                                                                                  \
+    CASE(gelu_tanh, 1, sw_gelu_tanh(x[0]))                                                                             \
+    CASE(softplus, 1, sw_softplus(x[0]))                                                                               \
+    CASE(log_sigmoid, 1, sw_log_sigmoid(x[0]))                                                                         \
+    CASE(mish, 1, sw_mish(x[0]))                                                                                       \
+    CASE(softsign, 1, sw_softsign(x[0]))                                                                               \
+    CASE(hard_sigmoid, 1, sw_hard_sigmoid(x[0]))                                                                       \
+    CASE(hard_swish, 1, sw_hard_swish(x[0]))                                                                           \
+    CASE(hard_tanh, 1, sw_hard_tanh(x[0], -2, 1))                                                                      \
+    CASE(glu, 1, sw_glu(x[0], 1, SW_GLU))                                                                              \
+    CASE(reglu, 1, sw_glu(x[0], -1, SW_REGLU))                                                                         \
+    CASE(geglu, 1, sw_glu(x[0], -1, SW_GEGLU))                                                                         \
+    CASE(swiglu, 1, sw_glu(x[0], -1, SW_SWIGLU))                                                                       \
+    CASE(prelu, 2, sw_prelu_op(x[0], x[1]))                                                                            \
+    CASE(prelu_one, 2, sw_prelu_op(x[0], x[1]))                                                                        \
+    CASE(l1_loss, 2, sw_l1_loss(x[0], x[1], SW_REDUCE_MEAN))                                                           \
+    CASE(l1_loss_none, 2, sw_l1_loss(x[0], x[1], SW_REDUCE_NONE))                                                      \
+    CASE(mse_loss_sum, 2, sw_mse_loss(x[0], x[1], SW_REDUCE_SUM))                                                      \
+    CASE(huber_loss, 2, sw_huber_loss(x[0], x[1], 0.8, SW_REDUCE_MEAN))                                                \
+    CASE(smooth_l1_loss, 2, sw_smooth_l1_loss(x[0], x[1], 0.6, SW_REDUCE_MEAN))                                        \
+    CASE(gaussian_nll_loss, 3, sw_gaussian_nll_loss(x[0], x[1], x[2], false, SW_REDUCE_MEAN))                          \
+    CASE(gaussian_nll_full, 3, sw_gaussian_nll_loss(x[0], x[1], x[2], true, SW_REDUCE_SUM))                            \
+    CASE(poisson_nll_loss, 2, sw_poisson_nll_loss(x[0], x[1], SW_REDUCE_MEAN))                                         \
+    CASE(bce_with_logits_loss, 2, sw_bce_with_logits_loss(x[0], x[1], SW_NONE, SW_REDUCE_MEAN))                        \
+    CASE(bce_pos_weight, 3, sw_bce_with_logits_loss(x[0], x[1], x[2], SW_REDUCE_MEAN))                                 \
+    CASE(focal_loss, 2, sw_focal_loss(x[0], x[1], 0.25, 2, SW_REDUCE_MEAN))                                            \
+    CASE(dice_loss, 2, sw_dice_loss(x[0], x[1], SW_REDUCE_MEAN))                                                       \
+    CASE(hinge_loss, 2, sw_hinge_loss(x[0], x[1], SW_REDUCE_MEAN))                                                     \
+    CASE(kl_div_loss, 2, sw_kl_div_loss(x[0], x[1], SW_REDUCE_MEAN))                                                   \
+    CASE(ce_smoothing, 2, sw_cross_entropy_loss(x[0], x[1], .label_smoothing = 0.1))                                   \
+    CASE(ce_weight, 3, sw_cross_entropy_loss(x[0], x[1], .weight = x[2]))                                              \
+    CASE(ce_ignore, 2, sw_cross_entropy_loss(x[0], x[1], .ignore = true, .ignore_index = 2))                           \
+    CASE(ce_all, 3, sw_cross_entropy_loss(x[0], x[1], .weight = x[2],                                                  \
+         .ignore = true, .ignore_index = 2, .label_smoothing = 0.2))                                                   \
+    CASE(ce_all_rows, 3, sw_cross_entropy_loss(x[0], x[1], .weight = x[2],                                             \
+         .ignore = true, .ignore_index = 1, .label_smoothing = 0.2, .reduction = SW_REDUCE_NONE))                      \
+    CASE(cosine_similarity, 2, sw_cosine_similarity(x[0], x[1]))                                                       \
+    CASE(cosine_embedding_loss, 2, sw_cosine_embedding_loss(x[0], x[1], signs(x), -0.9, SW_REDUCE_MEAN))               \
+    CASE(triplet_loss, 3, sw_triplet_loss(x[0], x[1], x[2], 1.5, SW_REDUCE_MEAN))                                      \
+    CASE(contrastive_loss, 2, sw_contrastive_loss(x[0], x[1], signs(x), 4, SW_REDUCE_MEAN))
 /* clang-format on */
 
 #define GOLDEN_MAX_IN 3

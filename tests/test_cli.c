@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "swoop/config.h"
 #include "swoop/io.h"
+#include "swoop/nn.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
@@ -197,6 +198,13 @@ static void test_errors(void **state)
         { "train --data digits --model mpl", 1, "mlp" },
         { "train --data nowhere --model mlp", 1, "nowhere" },
         { "train --data digits --model mlp --device cuda:7", 3, "cuda:7" },
+        { "train --data digits --model mlp --device ''", 3, "no device ''" },
+        { "tune --device cpu", 1, "compiles no kernels" },
+        { "tune --data digits --model mlp --device ref", 1, "compiles no kernels" },
+        { "tune --model mlp --device cpu", 2, "without data" },
+        { "tune --device cpu --no-tune", 2, "forbid" },
+        { "tune --device cpu --table no/such/folder", 1, "cannot be written" },
+        { "tune .", 2, "is a folder" },
         { "train --resume nowhere", 1, "nowhere" },
         { "train -x", 2, "-q, -v and -h" },
         { "eval", 2, "which model" },
@@ -468,6 +476,34 @@ static void test_resume_finished(void **state)
     must("train " MLP "--epochs 1 --name steady --schedule constant");
     must("train --resume runs/steady --epochs 2");
     assert_string_equal(err, "");
+}
+
+/* Every optimiser and schedule from the command: the run's own file gives the same run again, and it goes on from its
+ * checkpoint. */
+static void test_rules(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = { "constant", "step",       "linear",   "exponential",
+                                             "polynomial", "restarts", "onecycle", "cosine" };
+    for (int k = 0; k < SW_OPTIMIZER_COUNT; k++) {
+        const char *const name = sw_optimizer_name((sw_optimizer_kind)k), *const schedule = schedules[k % 8];
+        char line[300];
+        snprintf(line, sizeof line, "train " MLP "--epochs 2 --optimizer %s --schedule %s --name r-%s", name,
+                 schedule, name);
+        must(line);
+        has(out, name);
+        assert_int_equal(strstr(out, "warmup") == NULL, strcmp(schedule, "onecycle") == 0);
+        snprintf(line, sizeof line, "train runs/r-%s/config.yaml --name again-%s --epochs 2", name, name);
+        must(line);
+        snprintf(line, sizeof line, "cmp runs/r-%s/last.safetensors runs/again-%s/last.safetensors", name, name);
+        assert_int_equal(system(line), 0);
+        snprintf(line, sizeof line, "train --resume runs/r-%s --epochs 3", name);
+        must(line);
+        has(out, "epoch 3/3");
+        snprintf(line, sizeof line, "train " MLP "--epochs 1 --name w-%s --weights runs/r-%s/checkpoint/state.safetensors",
+                 name, name);
+        must(line);
+    }
 }
 
 /* Whoever reads the output goes away: as with Ctrl-C, the state is saved. */
@@ -904,7 +940,7 @@ int main(void)
         cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32),        cmocka_unit_test(test_eval),
         cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
-        cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished),
+        cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished), cmocka_unit_test(test_rules),
         cmocka_unit_test(test_compiling),
         cmocka_unit_test(test_closed_pipe),  cmocka_unit_test(test_closed_streams),
         cmocka_unit_test(test_data_beside),

@@ -209,6 +209,36 @@ static void test_resume_to_the_bit(void **state)
     sw_device_close(d);
 }
 
+/* The same for every optimiser and schedule: what they keep and what they depend on is in the checkpoint. */
+static void test_resume_each_rule(void **state)
+{
+    (void)state;
+    sw_device *d = open_cpu();
+    sw_dataset *data = stripes();
+    for (int k = 0; k < SW_OPTIMIZER_COUNT; k++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/rule-%d", folder, k);
+        sw_trainer *t[3];
+        const sw_trainer_options o = {
+            .model = dropout_net, .batch = 20, .seed = 7,
+            .optimizer = {.kind = (sw_optimizer_kind)k, .momentum = k == SW_SGD ? 0.9 : 0},
+            .schedule = {.kind = (sw_schedule_kind)(k % (SW_SCHEDULE_ONECYCLE + 1)), .warmup = 2, .step_size = 3,
+                         .power = 3, .growth = 2, .min_lr = 1e-6, .gamma = 0.7, .milestones = {4, 9}, .n_milestones = 2}};
+        for (int i = 0; i < 3; i++) ok(sw_trainer_new(d, &o, &t[i]));
+        stop_at stop = {7};
+        sw_fit_options f = {.epochs = 3};
+        ok(sw_trainer_fit(t[0], data, &f, NULL));
+        f = (sw_fit_options){.epochs = 3, .checkpoint = path, .event = stopper, .context = &stop};
+        assert_int_equal(sw_trainer_fit(t[1], data, &f, NULL), SW_ERR_INTERRUPTED);
+        f = (sw_fit_options){.epochs = 3, .checkpoint = path, .resume = path};
+        ok(sw_trainer_fit(t[2], data, &f, NULL));
+        assert_same_bits(t[0], t[2]);
+        for (int i = 0; i < 3; i++) sw_trainer_free(t[i]);
+    }
+    sw_dataset_close(data);
+    sw_device_close(d);
+}
+
 /* More epochs on resume: the rate goes on from where it was, towards the new end. */
 static void test_resume_longer(void **state)
 {
@@ -225,6 +255,45 @@ static void test_resume_longer(void **state)
     assert_int_equal(r.steps, 20);
     sw_trainer_free(a);
     sw_trainer_free(b);
+    sw_dataset_close(data);
+    sw_device_close(d);
+}
+
+static sw_status note_rates(void *context, const sw_event *e)
+{
+    double *const rates = context;
+    if (e->kind == SW_EVENT_STEP && e->step < 32) rates[e->step] = e->lr;
+    return SW_OK;
+}
+
+/* Two epochs and then four: schedules that know no end go on as if it had been four; a cycle that was over begins at its
+ * highest rate and ends where cycles end. */
+static void test_longer_schedules(void **state)
+{
+    (void)state;
+    sw_device *d = open_cpu();
+    sw_dataset *data = stripes();
+    for (int k = 0; k <= SW_SCHEDULE_ONECYCLE; k++) {
+        char path[300];
+        snprintf(path, sizeof path, "%s/longer-%d", folder, k);
+        double rates[2][32];
+        sw_trainer *t[3];
+        const sw_trainer_options o = {.model = dropout_net, .batch = 20, .seed = 7, .optimizer = sw_sgd(.lr = 0.1),
+                                      .schedule = {.kind = (sw_schedule_kind)k, .warmup = 2, .step_size = 4, .growth = 2,
+                                                   .gamma = 0.7, .milestones = {4, 13}, .n_milestones = 2}};
+        for (int i = 0; i < 3; i++) ok(sw_trainer_new(d, &o, &t[i]));
+        sw_fit_options f = {.epochs = 4, .event = note_rates, .context = rates[0]};
+        ok(sw_trainer_fit(t[0], data, &f, NULL));
+        ok(sw_trainer_fit(t[1], data, &(sw_fit_options){.epochs = 2, .checkpoint = path}, NULL));
+        f = (sw_fit_options){.epochs = 4, .checkpoint = path, .resume = path, .event = note_rates, .context = rates[1]};
+        ok(sw_trainer_fit(t[2], data, &f, NULL));
+        const bool ends = k == SW_SCHEDULE_COSINE || k == SW_SCHEDULE_LINEAR || k == SW_SCHEDULE_POLYNOMIAL ||
+                          k == SW_SCHEDULE_ONECYCLE;
+        for (int i = 11; i <= 20 && !ends; i++) assert_true(rates[0][i] == rates[1][i]);
+        if (ends) assert_true(rates[1][11] > 0.09 && rates[1][20] < 0.02);
+        for (int i = 12; i <= 20 && ends; i++) assert_true(rates[1][i] < rates[1][i - 1]);
+        for (int i = 0; i < 3; i++) sw_trainer_free(t[i]);
+    }
     sw_dataset_close(data);
     sw_device_close(d);
 }
@@ -435,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_profile),
         cmocka_unit_test(test_learns),          cmocka_unit_test(test_same_seed_same_bits),
         cmocka_unit_test(test_resume_to_the_bit), cmocka_unit_test(test_resume_longer),
+        cmocka_unit_test(test_resume_each_rule), cmocka_unit_test(test_longer_schedules),
         cmocka_unit_test(test_damaged_checkpoint), cmocka_unit_test(test_nan),
         cmocka_unit_test(test_early_stop),      cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_disk_full),       cmocka_unit_test(test_endless),

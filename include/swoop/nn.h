@@ -78,6 +78,62 @@ SW_API sw_t sw_embedding_with(sw_t index, sw_embedding_options o);
 /* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
 SW_API sw_t sw_dropout(sw_t x, double p);
 
+/* ---- activations: beside relu, sigmoid, tanh, gelu and silu of graph.h. Definitions are torch.nn.functional's. ---------- */
+
+SW_API sw_t sw_clamp(sw_t x, double low, double high);     /* min(max(x, low), high); gradient 0 at and beyond the bounds */
+SW_API sw_t sw_relu6(sw_t x);                              /* min(max(x, 0), 6) */
+SW_API sw_t sw_leaky_relu(sw_t x, double slope);           /* x > 0 ? x : slope x (Maas et al. 2013) */
+SW_API sw_t sw_elu(sw_t x, double alpha);                  /* x > 0 ? x : alpha (e^x - 1) (Clevert et al. 2016) */
+SW_API sw_t sw_selu(sw_t x);                               /* 1.0507 elu(x, 1.67326) (Klambauer et al. 2017) */
+SW_API sw_t sw_celu(sw_t x, double alpha);                 /* x > 0 ? x : alpha (e^(x/alpha) - 1) (Barron 2017) */
+SW_API sw_t sw_gelu_tanh(sw_t x);                          /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+SW_API sw_t sw_softplus(sw_t x);                           /* log(1 + e^x) */
+SW_API sw_t sw_log_sigmoid(sw_t x);                        /* -softplus(-x) */
+SW_API sw_t sw_mish(sw_t x);                               /* x tanh(softplus(x)) (Misra 2019) */
+SW_API sw_t sw_softsign(sw_t x);                           /* x / (1 + |x|) */
+SW_API sw_t sw_hard_sigmoid(sw_t x);                       /* min(max(x/6 + 1/2, 0), 1) */
+SW_API sw_t sw_hard_swish(sw_t x);                         /* x hard_sigmoid(x) (Howard et al. 2019) */
+SW_API sw_t sw_hard_tanh(sw_t x, double low, double high); /* clamp */
+/* x halved along an axis of even size (negative: from the end): first half times gate(second half). */
+typedef enum sw_glu_kind { SW_GLU = 0, SW_REGLU, SW_GEGLU, SW_SWIGLU } sw_glu_kind; /* sigmoid, relu, gelu, silu */
+SW_API sw_t sw_glu(sw_t x, int axis, sw_glu_kind kind);
+/* x > 0 ? x : slope x (He et al. 2015); slope [1] or [C] for x [N, C, …]. */
+SW_API sw_t sw_prelu_op(sw_t x, sw_t slope);
+
+/* ---- losses: beside sw_cross_entropy and sw_mse of graph.h. Prediction and target have one shape. -------------------------- */
+
+typedef enum sw_reduction { SW_REDUCE_MEAN = 0, SW_REDUCE_SUM, SW_REDUCE_NONE } sw_reduction;
+SW_API sw_t sw_l1_loss(sw_t prediction, sw_t target, sw_reduction r);
+SW_API sw_t sw_mse_loss(sw_t prediction, sw_t target, sw_reduction r);
+SW_API sw_t sw_huber_loss(sw_t prediction, sw_t target, double delta, sw_reduction r); /* |d| < delta: d²/2, else delta (|d| - delta/2) */
+SW_API sw_t sw_smooth_l1_loss(sw_t prediction, sw_t target, double beta, sw_reduction r); /* huber / beta */
+/* (log v + (mean - target)²/v)/2, v at least 1e-6; full: with log(2 pi)/2 (Nix & Weigend 1994). */
+SW_API sw_t sw_gaussian_nll_loss(sw_t mean, sw_t target, sw_t variance, bool full, sw_reduction r);
+SW_API sw_t sw_poisson_nll_loss(sw_t log_rate, sw_t target, sw_reduction r); /* e^x - target x */
+/* -w t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)); pos_weight w broadcasts over x, or SW_NONE. */
+SW_API sw_t sw_bce_with_logits_loss(sw_t logits, sw_t target, sw_t pos_weight, sw_reduction r);
+SW_API sw_t sw_focal_loss(sw_t logits, sw_t target, double alpha, double gamma, sw_reduction r); /* alpha < 0: none */
+SW_API sw_t sw_dice_loss(sw_t logits, sw_t target, sw_reduction r); /* one a sample (axis 0) */
+SW_API sw_t sw_hinge_loss(sw_t prediction, sw_t target, sw_reduction r); /* max(0, 1 - target x), target +1 or -1 */
+SW_API sw_t sw_kl_div_loss(sw_t log_p, sw_t target, sw_reduction r); /* mean: over elements, as PyTorch's "mean" */
+typedef struct sw_cross_entropy_options {
+    sw_t weight;            /* [C], or SW_NONE */
+    bool ignore;            /* rows whose target is ignore_index count nothing, also not in the mean */
+    int64_t ignore_index;
+    double label_smoothing; /* 0 … 1 (Szegedy et al. 2016) */
+    sw_reduction reduction;
+    int sw_end;
+} sw_cross_entropy_options;
+/* logits [N, C] or [N, T, C], target: class indices (with none of the options also probabilities). */
+SW_API sw_t sw_cross_entropy_with(sw_t logits, sw_t target, sw_cross_entropy_options o);
+#define sw_cross_entropy_loss(logits, target, ...) \
+    sw_cross_entropy_with((logits), (target), (sw_cross_entropy_options){__VA_ARGS__, .sw_end = 0})
+/* Of rows, the last axis: [.., D] -> [..] */
+SW_API sw_t sw_cosine_similarity(sw_t a, sw_t b);
+SW_API sw_t sw_cosine_embedding_loss(sw_t a, sw_t b, sw_t target, double margin, sw_reduction r); /* target +1 or -1 */
+SW_API sw_t sw_triplet_loss(sw_t anchor, sw_t positive, sw_t negative, double margin, sw_reduction r);
+SW_API sw_t sw_contrastive_loss(sw_t a, sw_t b, sw_t target, double margin, sw_reduction r); /* target 1 or 0 */
+
 /* ---- models ------------------------------------------------------------------------------------------------------------ */
 
 /* A network as a C function: from the input to the outputs. */

@@ -22,6 +22,7 @@ typedef struct sw_trainer_options {
     sw_model_fn model;      /* a function of yours, or … */
     const char *model_name; /* … the name of one of swoop's: "lenet", "mlp:256,128" */
     sw_loss_fn loss;        /* NULL: cross-entropy for classes, mean squared error for values */
+    double label_smoothing; /* classes, cross-entropy: in training (Szegedy et al. 2016); evaluation is without */
     sw_optimizer optimizer; /* sw_adamw(.lr = 1e-3) … */
     sw_schedule schedule;   /* total 0: the steps of the fit */
     int64_t batch;          /* 0: 64 */

@@ -137,6 +137,9 @@ sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device *
     if (st == SW_OK && o->tf32 && !backend->tf32)
         st = sw__fail(SW_ERR_UNSUPPORTED, "device %s has no TF32, which is NVIDIA's: choose cuda:0, or leave tf32 out "
                       "(precision f32)", d->info.id);
+    if (st == SW_OK && (o->tune_all || o->write_kernels) && !backend->tuned)
+        st = sw__fail(SW_ERR_UNSUPPORTED, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
+                      d->info.id);
     if (st == SW_OK) st = backend->open(index, o, &d->dev);
     if (st != SW_OK) {
         sw__free(d);

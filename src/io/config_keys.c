@@ -90,8 +90,14 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_LOSS] = {
         .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto",
-                  .choices = "auto|cross_entropy|mse",
+                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber",
                   .help = "what is minimised; auto: cross_entropy for classes, mse for values" },
+    },
+    [SW_KEY_LABEL_SMOOTHING] = {
+        .info = { .name = "label_smoothing", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
+                  .most = 1,
+                  .help = "share of the target that is spread over all classes, in training" },
+        .most_open = true,
     },
     [SW_KEY_OPTIMIZER] = {
         .info = { .name = "optimizer", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "adamw",
@@ -153,12 +159,13 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_WARMUP] = {
         .info = { .name = "warmup", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.05", .least = 0,
                   .most = 1,
-                  .help = "part of all steps over which the learning rate rises to lr" },
+                  .help = "part of all steps over which the learning rate rises to lr; not with onecycle, which is its "
+                          "own" },
     },
     [SW_KEY_MIN_LR] = {
         .info = { .name = "min_lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
                   .most = 1e6,
-                  .help = "where the cosine schedule ends" },
+                  .help = "where the cosine, linear and polynomial schedules end, and each period of restarts" },
     },
     [SW_KEY_STEP_SIZE] = {
         .info = { .name = "step_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 1,
@@ -279,7 +286,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
 static const char *const later[] = {
     "image_size", "channels",        "target",      "normalize_target", "missing", "categorical", "class_weights",
     "augment",    "cache",           "shape",       "window",           "stride",  "freeze",      "freeze_epochs",
-    "grad_accum", "label_smoothing", "tensorboard", "report",           "layers",  "gpus",        "memory",
+    "grad_accum", "tensorboard", "report",           "layers",  "gpus",        "memory",
 };
 
 bool sw__key_equal(const char *a, const char *b)

@@ -5,6 +5,7 @@
 #include "train/trainer.h"
 #include <errno.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -102,8 +103,12 @@ static void state_text(const sw_trainer *t, const sw__fit_state *s, uint64_t has
                  (long long)t->schedule_from);
     put_number(out, "min_lr", c->min_lr);
     put_number(out, "gamma", c->gamma);
+    put_number(out, "power", c->power);
+    put_number(out, "growth", c->growth);
     put_number(out, "lr", t->schedule_lr);
-    sw__text_add(out, "}");
+    sw__text_add(out, ", \"milestones\": [");
+    for (int i = 0; i < c->n_milestones; i++) sw__text_add(out, "%s%lld", i ? ", " : "", (long long)c->milestones[i]);
+    sw__text_add(out, "]}");
     for (size_t i = 0; i < SW_COUNT(fields); i++) {
         const char *at = (const char *)s + fields[i].offset;
         if (fields[i].type == REAL)
@@ -135,20 +140,43 @@ static bool read_integer(const json_t *o, const char *name, int64_t *out)
     return json_is_integer(v);
 }
 
-static bool read_state(const json_t *o, sw_trainer *t, sw__fit_state *s)
+/* A number that checkpoints of earlier versions lack keeps the value that the trainer was given. */
+static void read_number(const json_t *o, const char *name, double *out)
 {
-    int64_t kind, step;
-    const json_t *c = json_object_get(o, "schedule");
+    const json_t *v = json_object_get(o, name);
+    if (v) *out = json_number_value(v);
+}
+
+static bool read_milestones(const json_t *c, sw_schedule *to)
+{
+    const json_t *list = json_object_get(c, "milestones");
+    if (!list) return true;
+    if (!json_is_array(list) || json_array_size(list) > SW_MAX_MILESTONES) return false;
+    to->n_milestones = (int)json_array_size(list);
+    for (int i = 0; i < to->n_milestones; i++) to->milestones[i] = json_integer_value(json_array_get(list, (size_t)i));
+    return true;
+}
+
+static bool read_schedule(const json_t *c, sw_trainer *t)
+{
+    int64_t kind;
     sw_schedule *to = &t->o.schedule;
-    if (!read_integer(o, "step", &step) || !read_integer(c, "kind", &kind) || !read_integer(c, "warmup", &to->warmup) ||
+    if (!read_integer(c, "kind", &kind) || !read_integer(c, "warmup", &to->warmup) ||
         !read_integer(c, "total", &to->total) || !read_integer(c, "step_size", &to->step_size) ||
-        !read_integer(c, "from", &t->schedule_from) || kind < 0 || kind > SW_SCHEDULE_LINEAR)
+        !read_integer(c, "from", &t->schedule_from) || kind < 0 || kind > INT_MAX || !sw_schedule_name((sw_schedule_kind)kind))
         return false;
     to->kind = (sw_schedule_kind)kind;
-    to->min_lr = json_number_value(json_object_get(c, "min_lr"));
-    to->gamma = json_number_value(json_object_get(c, "gamma"));
-    t->schedule_lr = json_number_value(json_object_get(c, "lr"));
-    t->step = step;
+    read_number(c, "min_lr", &to->min_lr);
+    read_number(c, "gamma", &to->gamma);
+    read_number(c, "power", &to->power);
+    read_number(c, "growth", &to->growth);
+    read_number(c, "lr", &t->schedule_lr);
+    return read_milestones(c, to);
+}
+
+static bool read_state(const json_t *o, sw_trainer *t, sw__fit_state *s)
+{
+    if (!read_integer(o, "step", &t->step) || !read_schedule(json_object_get(o, "schedule"), t)) return false;
     for (size_t i = 0; i < SW_COUNT(fields); i++)
         if (!read_field(o, &fields[i], s)) return false;
     return s->epoch >= 0 && s->at.batch >= 0 && s->batch > 0;
@@ -286,18 +314,22 @@ static sw_status load_variable(sw_trainer *t, const sw_safetensors *f, int i, co
     return st;
 }
 
-/* Optimiser state of the file's own making ("fc1.weight.exp_avg") is no part of the model and is passed over. */
+/* "fc1.weight.exp_avg" is of "fc1.weight"; "dropout.counter" is of a layer that may have no variable beside. */
+static bool is_state(const sw_trainer *t, const char *name)
+{
+    char of[512];
+    const char *const dot = strrchr(name, '.');
+    if (!dot || (size_t)(dot - name) >= sizeof of) return false;
+    snprintf(of, sizeof of, "%.*s", (int)(dot - name), name);
+    return strcmp(dot, ".counter") == 0 || sw_params_find(t->params, of) >= 0;
+}
+
+/* Optimiser state of the file's own making is no part of the model and is passed over. */
 static sw_status check_surplus(const sw_trainer *t, const sw_safetensors *f)
 {
-    static const char *const state[] = {".momentum_buffer", ".exp_avg", ".exp_avg_sq", ".counter"};
     for (size_t i = 0; i < sw_safetensors_count(f); i++) {
         const char *name = sw_safetensors_at(f, i)->name;
-        bool known = sw_params_find(t->params, name) >= 0;
-        for (size_t k = 0; !known && k < SW_COUNT(state); k++) {
-            const size_t n = strlen(name), m = strlen(state[k]);
-            known = n > m && strcmp(name + n - m, state[k]) == 0;
-        }
-        if (!known)
+        if (sw_params_find(t->params, name) < 0 && !is_state(t, name))
             return sw__fail(SW_ERR_DATA, "%s: it has '%s', but the model has no such variable", sw_safetensors_path(f), name);
     }
     return SW_OK;

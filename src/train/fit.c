@@ -336,6 +336,44 @@ static sw_status check_resumed(const fit *f)
     return SW_OK;
 }
 
+/* Only these know when training ends; the others go on as they were. */
+static bool has_end(sw_schedule_kind kind)
+{
+    return kind == SW_SCHEDULE_COSINE || kind == SW_SCHEDULE_LINEAR || kind == SW_SCHEDULE_POLYNOMIAL ||
+           kind == SW_SCHEDULE_ONECYCLE;
+}
+
+/* Another end than planned: the rest of the schedule is laid from the present rate over the new remainder. A cycle does not
+ * rise again: its way down is a cosine. */
+static void plan_rest(sw_trainer *t, int64_t wanted)
+{
+    sw_schedule *const s = &t->o.schedule;
+    if (wanted <= t->step || s->total + t->schedule_from == wanted) return;
+    if (!has_end(s->kind)) {
+        s->total = wanted - t->schedule_from;
+        return;
+    }
+    const double highest = t->o.optimizer.lr, lr = sw__trainer_lr(t, t->step);
+    if (s->kind == SW_SCHEDULE_ONECYCLE) {
+        const bool rises = sw__trainer_lr(t, t->step + 1) > lr;
+        if (rises) {
+            s->total = wanted - t->schedule_from;
+            return;
+        }
+        s->min_lr = sw__trainer_lr(t, wanted + s->total); /* where it ends */
+        s->kind = SW_SCHEDULE_COSINE;
+        s->warmup = 0;
+    }
+    s->warmup = SW_MAX(s->warmup - (t->step - t->schedule_from), (int64_t)0);
+    t->schedule_lr = lr;
+    t->schedule_from = t->step;
+    s->total = wanted - t->step;
+    if (lr <= s->min_lr * (1 + 1e-9) && highest > lr) { /* it had come to its end: at this rate nothing would be learnt */
+        t->schedule_lr = highest;
+        sw__log(SW_LOG_WARN, "the schedule had come to its end: it begins again at lr %g", highest);
+    }
+}
+
 static sw_status resume(fit *f)
 {
     sw_trainer *t = f->t;
@@ -346,19 +384,7 @@ static sw_status resume(fit *f)
         f->s.at.batch = (f->s.at.batch * f->s.batch + t->o.batch - 1) / t->o.batch;
     f->s.batch = t->o.batch;
     f->s.at.batch = SW_MIN(f->s.at.batch, f->epoch_steps);
-    /* Another end than planned: the rest of the schedule is laid from the present rate over the new remainder. */
-    const int64_t planned = t->o.schedule.total + t->schedule_from, wanted = old_total > 0 ? old_total : f->total_steps;
-    if (wanted > 0 && planned != wanted && wanted > t->step) {
-        t->schedule_lr = sw__trainer_lr(t, t->step);
-        t->o.schedule.warmup = SW_MAX(t->o.schedule.warmup - (t->step - t->schedule_from), (int64_t)0);
-        t->schedule_from = t->step;
-        t->o.schedule.total = wanted - t->step;
-        if (t->schedule_lr <= t->o.schedule.min_lr && t->o.optimizer.lr > t->schedule_lr) {
-            /* It had come to its end: at the rate it ended with nothing would be learnt. */
-            t->schedule_lr = t->o.optimizer.lr;
-            sw__log(SW_LOG_WARN, "the schedule had come to its end: it begins again at lr %g", t->schedule_lr);
-        }
-    }
+    plan_rest(t, old_total > 0 ? old_total : f->total_steps);
     SW_TRY(sw_loader_seek(f->loader, f->s.at));
     f->saved = f->o->checkpoint && strcmp(f->o->checkpoint, f->o->resume) == 0;
     return SW_OK;

@@ -62,7 +62,7 @@ static sw_status take_key(run *r, const sw_config *old, sw_key k)
     if (strcmp(was, now) == 0) return SW_OK;
     if (!info->may_change)
         return sw__fail(SW_ERR_ARGUMENT, "resume: %s was %s and cannot become %s; what may change: epochs, steps, time, "
-                        "patience, device, threads, workers, batch_size", info->name, was, now);
+                        "patience, device, threads, workers, batch_size, kernels, no_tune", info->name, was, now);
     note(r, "change", "%s %s (was %s)", info->name, now, was);
     return SW_OK;
 }
@@ -200,15 +200,17 @@ static sw_optimizer optimizer_of(const sw_config *c)
     return sw_optimizer_resolved(&o);
 }
 
-/* Every effective key stands in config.yaml: what the optimiser chose, too. */
+/* Every effective key stands in config.yaml: what the optimiser chose, too. What it has not (lion has no eps, rmsprop no
+ * betas) stays auto. */
 static sw_status note_chosen(run *r, const sw_optimizer *o)
 {
     char betas[64];
     snprintf(betas, sizeof betas, "%.17g,%.17g", o->betas[0], o->betas[1]);
     SW_TRY(choose(r, SW_KEY_LR, "%.17g", o->lr));
     SW_TRY(choose(r, SW_KEY_MOMENTUM, "%.17g", o->momentum));
-    SW_TRY(choose(r, SW_KEY_EPS, "%.17g", o->eps));
-    return sw_config_is_auto(r->c, SW_KEY_BETAS) ? sw_config_choose(r->c, SW_KEY_BETAS, betas) : SW_OK;
+    if (o->eps > 0) SW_TRY(choose(r, SW_KEY_EPS, "%.17g", o->eps));
+    const bool wanted = o->betas[1] > 0 && sw_config_is_auto(r->c, SW_KEY_BETAS);
+    return wanted ? sw_config_choose(r->c, SW_KEY_BETAS, betas) : SW_OK;
 }
 
 static int64_t epoch_steps(const run *r)
@@ -241,10 +243,26 @@ static void set_total_steps(run *r)
     if (steps > 0) r->total_steps = SW_MIN(steps, r->total_steps);
 }
 
-static sw_loss_fn loss_of(const sw_config *c)
+static sw_t mean_l1(sw_t output, sw_t target) { return sw_l1_loss(output, target, SW_REDUCE_MEAN); }
+static sw_t mean_smooth_l1(sw_t output, sw_t target) { return sw_smooth_l1_loss(output, target, 1, SW_REDUCE_MEAN); }
+static sw_t mean_huber(sw_t output, sw_t target) { return sw_huber_loss(output, target, 1, SW_REDUCE_MEAN); }
+
+static const struct { const char *name; sw_loss_fn loss; bool values; } losses[] = {
+    {"cross_entropy", sw_cross_entropy, false}, {"mse", sw_mse, true}, {"l1", mean_l1, true},
+    {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true},
+};
+
+static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_fn *out)
 {
-    const char *name = sw_config_text(c, SW_KEY_LOSS);
-    return strcmp(name, "cross_entropy") == 0 ? sw_cross_entropy : strcmp(name, "mse") == 0 ? sw_mse : NULL;
+    *out = NULL;
+    for (size_t i = 0; i < SW_COUNT(losses); i++) {
+        if (strcmp(sw_config_text(c, SW_KEY_LOSS), losses[i].name) != 0) continue;
+        if (losses[i].values && d->target == SW_TARGET_CLASS)
+            return sw__fail(SW_ERR_ARGUMENT, "loss %s compares values, but the labels are classes: use cross_entropy",
+                            losses[i].name);
+        *out = losses[i].loss;
+    }
+    return SW_OK;
 }
 
 /* Starting weights from a file: of a golden or benchmark file ("init.…"), or a model's own. */
@@ -275,7 +293,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
     if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
     *out = (sw_trainer_options){
         .model_name = model,
-        .loss = loss_of(c),
+        .label_smoothing = sw_config_number(c, SW_KEY_LABEL_SMOOTHING),
         .optimizer = optimizer_of(c),
         .batch = sw_config_int(c, SW_KEY_BATCH_SIZE),
         .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
@@ -283,7 +301,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
     };
     find_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
-    return SW_OK;
+    return loss_of(c, d, &out->loss);
 }
 
 static sw_status make_trainer(run *r)
@@ -319,11 +337,14 @@ static void note_training(const run *r)
     const sw_plan *plan = sw_trainer_plan(r->trainer);
     note(r, "model", "%s, %lld parameters", sw_config_text(c, SW_KEY_MODEL),
          (long long)count_parameters(sw_trainer_params(r->trainer)));
-    note(r, "train", "%s lr %g weight_decay %g, %s, warmup %g %%, batch %lld, %lld steps an epoch, %lld in all, f32, seed %lld",
+    const char *const schedule = sw_config_text(c, SW_KEY_SCHEDULE);
+    char warmup[40] = "";
+    if (strcmp(schedule, "onecycle") != 0) /* which is its own */
+        snprintf(warmup, sizeof warmup, ", warmup %g %%", 100 * sw_config_number(c, SW_KEY_WARMUP));
+    note(r, "train", "%s lr %g weight_decay %g, %s%s, batch %lld, %lld steps an epoch, %lld in all, %s, seed %lld",
          sw_config_text(c, SW_KEY_OPTIMIZER), sw_config_number(c, SW_KEY_LR), sw_config_number(c, SW_KEY_WEIGHT_DECAY),
-         sw_config_text(c, SW_KEY_SCHEDULE), 100 * sw_config_number(c, SW_KEY_WARMUP),
-         (long long)sw_config_int(c, SW_KEY_BATCH_SIZE), (long long)epoch_steps(r), (long long)r->total_steps,
-         (long long)sw_config_int(c, SW_KEY_SEED));
+         schedule, warmup, (long long)sw_config_int(c, SW_KEY_BATCH_SIZE), (long long)epoch_steps(r), (long long)r->total_steps,
+         sw_config_text(c, SW_KEY_PRECISION), (long long)sw_config_int(c, SW_KEY_SEED));
     note(r, "device", "%s %s, %s; %.1f MiB planned of %.1f GiB free%s", d->id, d->name, d->compute,
          (double)plan->total / 1048576, (double)d->memory_free / 1073741824, r->why);
 }
@@ -493,9 +514,6 @@ sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *
 static sw_status compile_all(run *r)
 {
     const sw_config *const c = r->c;
-    if (!strcmp(sw_device_info(r->device)->backend, "cpu"))
-        return sw__fail(SW_ERR_ARGUMENT, "device %s compiles no kernels: choose a GPU, for instance --device cuda:0",
-                        sw_device_info(r->device)->id);
     note_data(r);
     note_training(r);
     SW_TRY(sw__trainer_programs(r->trainer, SW__TRAIN, sw_dataset_about(r->train)->count,

@@ -85,6 +85,10 @@ static sw_status check_classes(const sw_trainer *t, sw_t out)
 static sw_status check_loss(const sw_trainer *t)
 {
     const bool classes = t->target == SW_TARGET_CLASS;
+    if (t->o.label_smoothing < 0 || t->o.label_smoothing >= 1)
+        return sw__fail(SW_ERR_ARGUMENT, "label_smoothing %g is not in 0 … 1", t->o.label_smoothing);
+    if (t->o.label_smoothing > 0 && (!classes || (t->o.loss && t->o.loss != sw_cross_entropy)))
+        return sw__fail(SW_ERR_ARGUMENT, "label_smoothing is for classes and cross_entropy");
     if (classes && t->o.loss == sw_mse)
         return sw__fail(SW_ERR_ARGUMENT, "loss mse compares values, but the labels are classes: use cross_entropy");
     if (!classes && t->o.loss == sw_cross_entropy && t->output_size < 2)
@@ -118,7 +122,8 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     SW_TRY(check_loss(t));
     if (!classes) y = like_output(y, out);
     const sw_loss_fn loss_fn = t->o.loss ? t->o.loss : t->y_dtype == SW_I64 ? sw_cross_entropy : sw_mse;
-    const sw_t loss = loss_fn(out, y);
+    const double smoothing = mode == SW__TRAIN && classes && loss_fn == sw_cross_entropy ? t->o.label_smoothing : 0;
+    const sw_t loss = smoothing > 0 ? sw_cross_entropy_loss(out, y, .label_smoothing = smoothing) : loss_fn(out, y);
     sw_output(loss, "loss");
     if (classes) sw_output(count_correct(out, y), "correct");
     SW_TRY(sw_graph_status(g));

@@ -177,6 +177,102 @@ case("pad_interior", lambda x: F.pad(torch.stack([x, torch.full_like(x, 2.0)], 1
 case("concat", lambda a, b: torch.cat([a, b, a], 1), r(2, 3), r(2, 1))
 case("permute_expand", lambda x: (x.permute(2, 0, 1)[:, :, None] * x.new_ones(1, 1, 3, 1)), r(2, 3, 4))
 
+# activations, at their kinks and far out too
+wide = t(-90.0, -30.0, -6.5, -3.0, -1.5, -0.25, -1e-5, 1e-5, 0.25, 1.5, 2.9, 3.5, 6.5, 30.0)
+case("relu6", F.relu6, wide)
+case("leaky_relu", lambda x: F.leaky_relu(x, 0.2), wide)
+case("elu", lambda x: F.elu(x, 1.5), wide)
+case("selu", F.selu, wide)
+case("celu", lambda x: F.celu(x, 0.5), wide)
+case("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"), wide)
+case("softplus", lambda x: F.softplus(x, threshold=1000.0), wide)
+case("log_sigmoid", F.logsigmoid, wide)
+case("mish", F.mish, wide)
+case("softsign", F.softsign, wide)
+# PyTorch's own two have 1/6 in single precision
+inside = lambda x: (x > -3) & (x < 3)
+case("hard_sigmoid", lambda x: torch.where(inside(x), x / 6 + 0.5, (x > 0).to(D)), wide)
+case("hard_swish", lambda x: torch.where(inside(x), x * (x + 3) / 6, torch.where(x > 0, x, 0 * x)), wide)
+case("hard_tanh", lambda x: F.hardtanh(x, -2.0, 1.0), wide)
+case("glu", lambda x: F.glu(x, 1), r(2, 6, 3))
+case("reglu", lambda x: x.chunk(2, -1)[0] * F.relu(x.chunk(2, -1)[1]), r(3, 8))
+case("geglu", lambda x: x.chunk(2, -1)[0] * F.gelu(x.chunk(2, -1)[1]), r(3, 8))
+case("swiglu", lambda x: x.chunk(2, -1)[0] * F.silu(x.chunk(2, -1)[1]), r(3, 8))
+case("prelu", F.prelu, r(2, 3, 4, 2), r(3))
+case("prelu_one", F.prelu, r(4, 5), r(1))
+
+# losses
+signs = t(1.0, -1.0, 1.0, -1.0)
+case("l1_loss", F.l1_loss, r(3, 4), r(3, 4))
+case("l1_loss_none", lambda a, b: F.l1_loss(a, b, reduction="none"), r(3, 4), r(3, 4))
+case("mse_loss_sum", lambda a, b: F.mse_loss(a, b, reduction="sum"), r(3, 4), r(3, 4))
+case("huber_loss", lambda a, b: F.huber_loss(a, b, delta=0.8), r(5, 4), r(5, 4))
+case("smooth_l1_loss", lambda a, b: F.smooth_l1_loss(a, b, beta=0.6), r(5, 4), r(5, 4))
+case("gaussian_nll_loss", lambda m, y, v: F.gaussian_nll_loss(m, y, v), r(4, 3), r(4, 3), pos(4, 3))
+case("gaussian_nll_full", lambda m, y, v: F.gaussian_nll_loss(m, y, v, full=True, reduction="sum"), r(4, 3), r(4, 3), pos(4, 3))
+case("poisson_nll_loss", lambda x, y: F.poisson_nll_loss(x, y), r(4, 3), pos(4, 3))
+case("bce_with_logits_loss", F.binary_cross_entropy_with_logits, r(4, 3) * 20, torch.rand(4, 3).to(D))
+
+
+def bce_pos_weight(x, y, w):  # PyTorch's own has no gradient with respect to the weight: written out, and compared
+    own = -(w * y * F.logsigmoid(x) + (1 - y) * F.logsigmoid(-x)).mean()
+    assert torch.allclose(own, F.binary_cross_entropy_with_logits(x, y, pos_weight=w.detach()), rtol=1e-12)
+    return own
+
+
+case("bce_pos_weight", bce_pos_weight, r(4, 3), torch.rand(4, 3).to(D), pos(3))
+
+
+def focal(x, y, alpha=0.25, gamma=2.0):  # as torchvision.ops.sigmoid_focal_loss writes it
+    p = torch.sigmoid(x)
+    p_t = p * y + (1 - p) * (1 - y)
+    loss = F.binary_cross_entropy_with_logits(x, y, reduction="none") * (1 - p_t) ** gamma
+    return ((alpha * y + (1 - alpha) * (1 - y)) * loss).mean()
+
+
+def dice(x, y):
+    p, y = torch.sigmoid(x).flatten(1), y.flatten(1)
+    return (1 - (2 * (p * y).sum(1) + 1) / (p.sum(1) + y.sum(1) + 1)).mean()
+
+
+case("focal_loss", focal, r(4, 3), torch.randint(0, 2, (4, 3)).to(D))
+case("dice_loss", dice, r(2, 1, 4, 3), torch.randint(0, 2, (2, 1, 4, 3)).to(D))
+case("hinge_loss", lambda x, y: torch.clamp(1 - x * y, min=0).mean(), r(4), signs)
+case("kl_div_loss", lambda x, y: F.kl_div(x, y, reduction="mean"), r(3, 4), pos(3, 4))
+labels = idx([0, 4, 2, 2, 1, 3])
+
+
+def ce(x, y, w, ignore=-100, smooth=0.0, reduction="mean"):  # the same: no gradient with respect to the weight
+    log_p, there = F.log_softmax(x, -1), (y != ignore).to(D)
+    index = torch.where(y == ignore, 0, y)
+    rows = -(1 - smooth) * w[index] * log_p.gather(-1, index[..., None])[..., 0] * there
+    rows = rows - smooth / x.shape[-1] * (log_p * w).sum(-1) * there
+    own = rows.sum() / (w[index] * there).sum() if reduction == "mean" else rows
+    theirs = F.cross_entropy(x.movedim(-1, 1), y, w.detach(), ignore_index=ignore, label_smoothing=smooth, reduction=reduction)
+    assert torch.allclose(own, theirs, rtol=1e-12)
+    return own
+
+
+case("ce_smoothing", lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1), r(6, 5), labels)
+case("ce_weight", ce, r(6, 5), labels, pos(5))
+case("ce_ignore", lambda x, y: F.cross_entropy(x, y, ignore_index=2), r(6, 5), labels)
+case("ce_all", lambda x, y, w: ce(x, y, w, 2, 0.2), r(6, 5), labels, pos(5))
+case("ce_all_rows", lambda x, y, w: ce(x, y, w, 1, 0.2, "none"), r(2, 3, 4), idx([[0, 1, 2], [3, 3, 0]]), pos(4))
+case("cosine_similarity", lambda a, b: F.cosine_similarity(a, b, -1), r(4, 5), r(4, 5))
+
+
+def cosine_embedding(a, b):  # PyTorch's own adds 1e-12 to the squared norms
+    c = F.cosine_similarity(a, b, -1)
+    own = torch.where(signs > 0, 1 - c, F.relu(c + 0.9)).mean()
+    assert torch.allclose(own, F.cosine_embedding_loss(a, b, signs, margin=-0.9), rtol=1e-11)
+    return own
+
+
+case("cosine_embedding_loss", cosine_embedding, r(4, 5), r(4, 5))
+case("triplet_loss", lambda a, p, n: F.triplet_margin_loss(a, p, n, margin=1.5), r(4, 5), r(4, 5), r(4, 5))
+case("contrastive_loss", lambda a, b: torch.where(signs > 0, F.pairwise_distance(a, b) ** 2,
+                                                   F.relu(4 - F.pairwise_distance(a, b)) ** 2).mean(), r(4, 5), r(4, 5))
+
 path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "ops.safetensors")
 save_file(out, path)
 os.chmod(path, 0o644)
