@@ -277,6 +277,40 @@ static void test_never(void **state)
     assert_non_null(strstr(note, "16x16x16 of 16"));
 }
 
+/* An upload that fails while a program is compiled is told, by a trial or by whoever reads: not lost on the way. */
+static void test_earlier_failure(void **state)
+{
+    (void)state;
+    static const float zero[64];
+    float read[64];
+    sw_graph *g = NULL;
+    sw_program *p = NULL;
+    sw_buffer *b = NULL;
+    for (int never = 0; never < 2; never++) {
+        use_cache(never ? "earlier, never" : "earlier");
+        sw_device *const d = open_device(&(sw_device_options){.tune_seconds = 300, .no_tune = never});
+        ok(sw_graph_new(&g));
+        const sw_t a = sw_input(g, "a", SW_F32, 2, (int64_t[]){M, K}), w = sw_input(g, "b", SW_F32, 2, (int64_t[]){K, N});
+        sw_output(sw_matmul(a, w), "c");
+        ok(sw_buffer_new(d, sizeof zero, &b));
+        ok(sw_buffer_write(b, 0, zero, sizeof zero));
+        snprintf(fake->fail_name, sizeof fake->fail_name, "clWaitForEvents");
+        fake->fail_at = 1;
+        fake->fail_code = -14;
+        sw_status st = sw_compile(g, d, &(sw_compile_options){.build_later = true}, &p);
+        if (st == SW_OK) st = sw_buffer_read(b, 0, read, sizeof read);
+        assert_int_equal(st, SW_ERR_DEVICE);
+        assert_non_null(strstr(sw_error(), "clWaitForEvents"));
+        fake->fail_at = 0;
+        fake->fail_name[0] = '\0';
+        sw_program_free(p);
+        p = NULL;
+        sw_buffer_free(b);
+        sw_graph_free(g);
+        sw_device_close(d);
+    }
+}
+
 static void write_table(const char *pattern)
 {
     char path[300];
@@ -606,6 +640,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_noise_changes_nothing),
         cmocka_unit_test(test_damaged_file),
         cmocka_unit_test(test_never),
+        cmocka_unit_test(test_earlier_failure),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_table_of_this_device),
         cmocka_unit_test(test_all_of_two_programs),

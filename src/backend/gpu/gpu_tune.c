@@ -343,7 +343,7 @@ static sw_status try_all(trial *t)
 
 static void end_trial(trial *t)
 {
-    (void)t->g->driver->finish(t->g->dev); /* nothing may be at work on what is given back */
+    if (t->n_jobs > 0) (void)t->g->driver->finish(t->g->dev); /* nothing may be at work on what is given back */
     for (int i = 0; i < SW__GPU_MAX_REFS; i++) drop_buffer(t, &t->tensors[i]);
     drop_buffer(t, &t->workspace);
     for (size_t i = 0; i < t->n_plans; i++) sw__gpu_plan_free(t->plans[i].plan);
@@ -432,6 +432,7 @@ static sw_status decide(trial *t, const candidates *cs, bool may_measure)
         t->jobs[t->n_jobs].c = &cs->list[t->n_jobs];
         covered += cs->list[t->n_jobs++].total;
     }
+    if (t->n_jobs > 0) SW_TRY(t->g->driver->finish(t->g->dev)); /* what failed before is no variant's fault, and is told */
     if (t->n_jobs > 0 && try_all(t) != SW_OK)
         sw__log(SW_LOG_INFO, "%s: nothing is measured: %s", t->g->backend, sw_error());
     for (size_t i = 0; i < cs->n; i++) SW_TRY(keep(t, &cs->list[i], i < t->n_jobs ? &t->jobs[i] : NULL, &o));
