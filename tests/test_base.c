@@ -5,8 +5,10 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <float.h>
+#include <locale.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- failure ----------------------------------------------------------------------------------------------------- */
@@ -496,6 +498,26 @@ static void test_clock_and_log(void **state)
     sw__log(SW_LOG_TRACE, "not shown: %d", 1);
 }
 
+/* A caller's locale with a decimal comma makes no comma in what the library writes, and is left as it was. */
+static void test_text_in_locale(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/swoop-locale-XXXXXX", command[200];
+    sw__text t = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >/dev/null 2>&1", folder);
+    const bool made = system(command) >= 0 && setenv("LOCPATH", folder, 1) == 0 && setlocale(LC_ALL, "de_DE.UTF-8") != NULL;
+    if (!made) print_message("no locale with a decimal comma can be made: not tested\n");
+    sw__text_add(&t, "%.2f %s", 1.5, "\xC3\xA4");
+    if (made) assert_string_equal(localeconv()->decimal_point, ",");
+    setlocale(LC_ALL, "C");
+    assert_string_equal(t.s, "1.50 \xC3\xA4");
+    sw__text_free(&t);
+    assert_int_equal(unsetenv("LOCPATH"), 0);
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     unsetenv("SWOOP_LOG");
@@ -503,7 +525,8 @@ int main(void)
         cmocka_unit_test(test_message),       cmocka_unit_test(test_message_is_cut),
         cmocka_unit_test(test_message_per_thread), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_grow),          cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_text),          cmocka_unit_test(test_dtype_names),
+        cmocka_unit_test(test_text),          cmocka_unit_test(test_text_in_locale),
+        cmocka_unit_test(test_dtype_names),
         cmocka_unit_test(test_half_round_trip), cmocka_unit_test(test_half_rounding),
         cmocka_unit_test(test_convert),       cmocka_unit_test(test_convert_all_pairs),
         cmocka_unit_test(test_philox),        cmocka_unit_test(test_rng),

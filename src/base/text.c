@@ -2,7 +2,16 @@
  * Lowest floor: printers, JSON writers and messages longer than a line build on it. */
 #include "base/base.h"
 
+#include <locale.h>
+#include <pthread.h>
 #include <stdio.h>
+
+static locale_t plain;
+
+static void make_plain(void)
+{
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
 
 /* Makes room for n more bytes and the NUL. */
 static bool reserve(sw__text *t, size_t n)
@@ -28,6 +37,9 @@ void sw__text_put(sw__text *t, const void *bytes, size_t n)
 void sw__text_add(sw__text *t, const char *fmt, ...)
 {
     va_list ap, again;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_plain);
+    const locale_t before = uselocale(plain); /* the caller's may have a decimal comma: no JSON, no C */
     va_start(ap, fmt);
     va_copy(again, ap);
     const int n = vsnprintf(NULL, 0, fmt, ap);
@@ -39,6 +51,7 @@ void sw__text_add(sw__text *t, const char *fmt, ...)
     }
     va_end(again);
     va_end(ap);
+    (void)uselocale(before);
 }
 
 void sw__text_free(sw__text *t)

@@ -120,10 +120,10 @@ sw_status sw__gpu_want_portable(sw__gpu *g, const char *wanted_by, const char *f
 
 typedef enum sw__gpu_arg_kind {
     SW_GPU_BUFFER, /* bind[i] of the plan (inputs, outputs, workspace): BUF(…), two parameters; `at` more bytes */
-    SW_GPU_I32, SW_GPU_I64, SW_GPU_F32, /* a number */
+    SW_GPU_I32, SW_GPU_I64, /* a number */
     SW_GPU_ERRORS  /* ERRORS, two parameters: the kernel may REPORT */
 } sw__gpu_arg_kind;
-typedef struct sw__gpu_arg { uint8_t kind; int32_t bind; size_t at; int64_t i; float f; } sw__gpu_arg;
+typedef struct sw__gpu_arg { uint8_t kind; int32_t bind; size_t at; int64_t i; } sw__gpu_arg;
 
 /* A call of a vendor's library in place of a kernel (CLBlast, cuBLASLt, cuDNN). exec puts work into the driver's queue:
  * it neither allocates nor chooses nor waits; bind as the plan's: inputs, outputs, workspace. */
@@ -168,7 +168,6 @@ sw_status sw__gpu_add(sw__gpu_plan *p, sw__gpu_kernel *k, uint32_t groups_x, uin
 sw_status sw__gpu_add_call(sw__gpu_plan *p, sw__gpu_call call);
 #define SW_GPU_BIND(I) { .kind = SW_GPU_BUFFER, .bind = (I) }
 #define SW_GPU_INT(V) { .kind = SW_GPU_I64, .i = (V) }
-#define SW_GPU_FLOAT(V) { .kind = SW_GPU_F32, .f = (V) }
 
 /* The first bad index of a run, as REPORT leaves it in `errors`. */
 enum { SW_GPU_ERROR_SET, SW_GPU_ERROR_NUMBER, SW_GPU_ERROR_VALUE, SW_GPU_ERROR_EXTENT, SW_GPU_ERROR_AT,

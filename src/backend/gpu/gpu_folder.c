@@ -64,7 +64,6 @@ static void put_argument(sw__text *t, const sw__gpu_arg *a)
     case SW_GPU_BUFFER: sw__text_add(t, "{\"buffer\": %d}", a->bind); break;
     case SW_GPU_I32: sw__text_add(t, "{\"i32\": %lld}", (long long)a->i); break;
     case SW_GPU_I64: sw__text_add(t, "{\"i64\": %lld}", (long long)a->i); break;
-    case SW_GPU_F32: sw__text_add(t, "{\"f32\": %.9g}", (double)a->f); break;
     case SW_GPU_ERRORS: sw__text_add(t, "\"errors\""); break;
     }
 }

@@ -156,7 +156,6 @@ static int resolve(sw__gpu_plan *p, const sw__gpu_arg *a, const sw__bind *bind, 
     }
     case SW_GPU_I32: v[0] = (sw__gpu_value){.size = 4, .raw.i32 = (int32_t)a->i}; return 1;
     case SW_GPU_I64: v[0] = (sw__gpu_value){.size = 8, .raw.i64 = a->i}; return 1;
-    case SW_GPU_F32: v[0] = (sw__gpu_value){.size = 4, .raw.f32 = a->f}; return 1;
     case SW_GPU_ERRORS:
         g->checked = true;
         v[0] = (sw__gpu_value){.buffer = g->errors};

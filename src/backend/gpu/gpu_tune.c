@@ -103,7 +103,7 @@ static void bind_plan(const trial *t, const sw__gpu_plan *p, sw__bind *to)
 
 static bool same_arg(const sw__gpu_arg *a, const sw__gpu_arg *b)
 {
-    return a->kind == b->kind && a->bind == b->bind && a->at == b->at && a->i == b->i && !(a->f < b->f) && !(a->f > b->f);
+    return a->kind == b->kind && a->bind == b->bind && a->at == b->at && a->i == b->i;
 }
 
 static bool same_launch(const sw__gpu_launch *a, const sw__gpu_launch *b)
