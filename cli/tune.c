@@ -3,6 +3,7 @@
 #include "progress.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const int64_t sizes[] = { 512, 1024, 2048 };
@@ -70,7 +71,8 @@ static void put_text(const sw_tune_result *r)
                rate(library, t, t->library), t->faster ? cli_paint(stdout, CLI_GREEN) : "", t->chosen,
                t->faster ? cli_paint(stdout, CLI_PLAIN) : "");
     }
-    printf("%d measured, %d faster than by the rules; kept for later runs\n", r->n, faster);
+    if (r->n > 0) printf("%d measured, %d faster than by the rules; kept for later runs\n", r->n, faster);
+    else puts("nothing was measured: products and convolutions below 2 MFLOP are quick in every way");
 }
 
 static void put_json(const sw_tune_result *r)
@@ -95,18 +97,27 @@ static void put_json(const sw_tune_result *r)
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static int show(const sw_tune_result *r, FILE *table, const char *path)
+/* Adds text to the table; with none only finds out whether that will be possible, and leaves no file behind. */
+static int add_to_table(const char *path, const char *text)
 {
-    if (table != NULL && (fputs(r->table, table) < 0 || fflush(table) != 0))
-        return cli_error(CLI_DATA, "%s cannot be written: %s", path, strerror(errno));
+    FILE *const f = fopen(path, "a");
+    bool good = f != NULL && fputs(text, f) >= 0;
+    const bool empty = good && ftell(f) == 0;
+    if (f != NULL && fclose(f) != 0) good = false;
+    if (!good) return cli_error(CLI_DATA, "%s cannot be written: %s", path, strerror(errno));
+    if (empty) remove(path);
+    return CLI_GOOD;
+}
+
+static void show(const sw_tune_result *r)
+{
     if (cli.json)
         put_json(r);
     else if (!cli.quiet)
         put_text(r);
-    return CLI_GOOD;
 }
 
-static int measure(sw_config *c, FILE *table, const char *path)
+static int measure(sw_config *c, const char *path)
 {
     progress p;
     sw_tune_result r = { 0 };
@@ -120,25 +131,24 @@ static int measure(sw_config *c, FILE *table, const char *path)
         st = tune_products(c, &r);
     }
     if (st != SW_OK) return cli_fail(st, sw_config_text(c, SW_KEY_DEVICE));
-    const int code = show(&r, table, path);
+    show(&r);
+    const int code = path != NULL ? add_to_table(path, r.table) : CLI_GOOD;
     sw_tune_result_free(&r);
     return code;
 }
 
 static int tune(sw_config *c, const char *path)
 {
+    const char *const never = getenv("SWOOP_NO_TUNE");
+    if (never != NULL && *never != '\0' && strcmp(never, "0") != 0)
+        return cli_error(CLI_USAGE, "SWOOP_NO_TUNE in the environment forbids what swoop tune is for");
     if (sw_config_bool(c, SW_KEY_NO_TUNE) || *sw_config_text(c, SW_KEY_KERNELS) != '\0')
         return cli_error(CLI_USAGE, "--no-tune and --kernels forbid what swoop tune is for");
     if (*sw_config_text(c, SW_KEY_MODEL) != '\0' && *sw_config_text(c, SW_KEY_DATA) == '\0')
         return cli_error(CLI_USAGE, "a model without data, which says how large its products are: --data fashion-mnist, or "
                                     "yours; without either square products are measured\n  swoop tune --help has examples");
-    FILE *const table = path != NULL ? fopen(path, "a") : NULL; /* before the work: it may take long */
-    if (path != NULL && table == NULL) return cli_error(CLI_DATA, "%s cannot be written: %s", path, strerror(errno));
-    const int code = measure(c, table, path);
-    const bool empty = table != NULL && ftell(table) == 0;
-    if (table != NULL) fclose(table);
-    if (code != CLI_GOOD && empty) remove(path);
-    return code;
+    const int writable = path != NULL ? add_to_table(path, "") : CLI_GOOD; /* before the work: it may take long */
+    return writable == CLI_GOOD ? measure(c, path) : writable;
 }
 
 static int run(const cli_command *self, int argc, char **argv)

@@ -223,6 +223,11 @@ static void test_errors(void **state)
         { "predict nowhere digits --data digits", 2, "two data sets" },
         { "devices -- --all", 2, "one argument too many" },
     };
+    char *const never = getenv("SWOOP_NO_TUNE") != NULL ? sw__strdup(getenv("SWOOP_NO_TUNE")) : NULL;
+    setenv("SWOOP_NO_TUNE", "1", 1);
+    assert_int_equal(run("tune --device cpu"), 2);
+    has(err, "SWOOP_NO_TUNE");
+    unsetenv("SWOOP_NO_TUNE");
     for (size_t i = 0; i < SW_COUNT(cases); i++) {
         char arguments[200];
         const int code = run(cases[i].arguments);
@@ -238,6 +243,8 @@ static void test_errors(void **state)
         json_decref(e);
     }
     assert_false(there("runs")); /* none of them left anything */
+    if (never != NULL) setenv("SWOOP_NO_TUNE", never, 1);
+    sw__free(never);
 }
 
 static void test_bad_run_file(void **state)

@@ -345,8 +345,10 @@ static void note_training(const run *r)
          sw_config_text(c, SW_KEY_OPTIMIZER), sw_config_number(c, SW_KEY_LR), sw_config_number(c, SW_KEY_WEIGHT_DECAY),
          schedule, warmup, (long long)sw_config_int(c, SW_KEY_BATCH_SIZE), (long long)epoch_steps(r), (long long)r->total_steps,
          sw_config_text(c, SW_KEY_PRECISION), (long long)sw_config_int(c, SW_KEY_SEED));
-    note(r, "device", "%s %s, %s; %.1f MiB planned of %.1f GiB free%s", d->id, d->name, d->compute,
-         (double)plan->total / 1048576, (double)d->memory_free / 1073741824, r->why);
+    const double planned = (double)plan->total / 1024;
+    const bool small = planned < 102.4; /* which would be 0.0 MiB */
+    note(r, "device", "%s %s, %s; %.1f %s planned of %.1f GiB free%s", d->id, d->name, d->compute,
+         small ? planned : planned / 1024, small ? "KiB" : "MiB", (double)d->memory_free / 1073741824, r->why);
 }
 
 /* Figures of a device that computes nothing would be made up. */
