@@ -47,7 +47,7 @@ fuzz:
 lint sanitize valgrind:
 	@scripts/deps check
 	@scripts/build check
-	$(CTEST) --test-dir build/check -L $@
+	SWOOP_SANITIZE=all SWOOP_TIDY=any $(CTEST) --test-dir build/check -L $@
 
 format:
 	clang-format -i $$(find include src cli tests examples -name '*.[ch]')
