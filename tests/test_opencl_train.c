@@ -227,6 +227,41 @@ static void test_sent_ahead(void **state)
     expect_recovery("a fit");
 }
 
+/* An input larger than a piece of staging memory arrives in parts, whose memory does not grow with it. */
+static void test_in_parts(void **state)
+{
+    (void)state;
+    enum { LARGE = (70 << 20) / 4 };
+    if (fake == NULL) skip();
+    heal();
+    setenv("SWOOP_OPENCL_COPY_QUEUE", "1", 1);
+    sw_device *d = NULL;
+    sw_graph *g = NULL;
+    sw_program *p = NULL;
+    float *const x = malloc((size_t)LARGE * sizeof *x), most = 0;
+    assert_non_null(x);
+    for (int i = 0; i < LARGE; i++) x[i] = (float)(i % 1000);
+    x[LARGE - 1] = 4321;
+    assert_int_equal(sw_device_open("opencl:0", NULL, &d), SW_OK);
+    assert_int_equal(sw_graph_new(&g), SW_OK);
+    sw_output(sw_reduce_max(sw_input(g, "x", SW_F32, 1, (int64_t[]){LARGE}), SW_ALL_AXES, false), "most");
+    assert_int_equal(sw_compile(g, d, NULL, &p), SW_OK);
+    const size_t before = fake->bytes;
+    for (int run = 0; run < 4; run++) {
+        assert_int_equal(sw_program_set(p, 0, SW_F32, x, LARGE), SW_OK);
+        assert_int_equal(sw_program_run(p), SW_OK);
+        assert_int_equal(sw_program_get(p, 0, SW_F32, &most, 1), SW_OK);
+        assert_true(most == 4321.0f);
+    }
+    assert_true(fake->bytes - before <= (size_t)260 << 20); /* four pieces of 32 MiB, pinned and staged */
+    sw_program_free(p);
+    sw_graph_free(g);
+    sw_device_close(d);
+    free(x);
+    unsetenv("SWOOP_OPENCL_COPY_QUEUE");
+    expect_recovery("a large input");
+}
+
 /* Which batch fits is said, and it does; one twice as large does not. */
 static void test_no_room(void **state)
 {
@@ -260,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_memory_of_its_own),
         cmocka_unit_test_setup(test_closed_first, load_fake),
         cmocka_unit_test_setup(test_copy_queue, load_fake),
+        cmocka_unit_test_setup(test_in_parts, load_fake),
         cmocka_unit_test_setup(test_sent_ahead, load_fake),
         cmocka_unit_test_setup(test_no_room, load_fake),
         cmocka_unit_test_setup(test_lost_in_a_fit, load_fake),

@@ -130,4 +130,7 @@ const char *sw__nearest(const char *word, const char *const *candidates, size_t 
 /* Seconds on a clock that never jumps. */
 double sw__now(void);
 
+/* A library's function (dlopen's handle) into the pointer at `pointer`, which is left alone where there is none: false. */
+bool sw__symbol(void *library, const char *name, void *pointer, size_t size);
+
 #endif

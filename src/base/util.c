@@ -1,8 +1,9 @@
-/* util.c: the name that a mistyped word was probably meant to be, and a clock.
+/* util.c: the name that a mistyped word was probably meant to be, a clock, and functions of libraries.
  * Lowest floor. */
 #include "base/base.h"
 
 #include <ctype.h>
+#include <dlfcn.h>
 #include <time.h>
 
 enum { LONGEST_WORD = 63 };
@@ -61,4 +62,12 @@ double sw__now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* POSIX gives functions as void *; C has no conversion to a function pointer, but the bytes are the same. */
+bool sw__symbol(void *library, const char *name, void *pointer, size_t size)
+{
+    void *const symbol = dlsym(library, name);
+    if (symbol != NULL) memcpy(pointer, &symbol, size);
+    return symbol != NULL;
 }

@@ -7,14 +7,6 @@
 static sw__dnn_library library;
 static char failure[512]; /* "" if all went well */
 
-/* POSIX gives functions as void *; C has no conversion to a function pointer, but the bytes are the same. */
-static bool find(void *handle, const char *name, void *pointer, size_t size)
-{
-    void *symbol = dlsym(handle, name);
-    if (symbol) memcpy(pointer, &symbol, size);
-    return symbol != NULL;
-}
-
 /* Distributions name it by the major version (Debian 12, Ubuntu) or by one with a minor (Debian 13: libdnnl.so.3.6 for
  * 3.7): that of the headers or an earlier one. Last, the name without a version, which development packages have. */
 static void *open_library(void)
@@ -38,7 +30,7 @@ static void load(void)
         return;
     }
 #define FIND(f)                                                                                                        \
-    if (!find(handle, #f, &library.f, sizeof library.f))                                                               \
+    if (!sw__symbol(handle, #f, &library.f, sizeof library.f))                                                               \
         snprintf(failure, sizeof failure, "libdnnl has no %s: it is not the oneDNN %d that swoop was built for", #f,   \
                  DNNL_VERSION_MAJOR);
     SW_DNN_FUNCTIONS(FIND)

@@ -268,6 +268,12 @@ static inline sw__cu_address sw__cu_at(const void *buffer, size_t offset)
     return (sw__cu_address)(uintptr_t)buffer + offset;
 }
 
+/* As libraries over the CUDA runtime want it. */
+static inline void *sw__cu_pointer(const sw__bind *b, size_t offset)
+{
+    return (void *)(uintptr_t)sw__cu_at(b->buffer, b->offset + offset); // NOLINT(performance-no-int-to-ptr)
+}
+
 /* cu_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call. */
 sw_status sw__cu_upload(sw__cu *c, sw__cu_address to, const void *src, size_t bytes);
 void sw__cu_upload_end(sw__cu *c);

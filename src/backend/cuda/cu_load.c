@@ -10,14 +10,6 @@
 
 static sw__cu_libraries lib;
 
-/* POSIX gives functions as void *; C has no conversion to a function pointer, but the bytes are the same. */
-static bool find(void *handle, const char *name, void *pointer, size_t size)
-{
-    void *const symbol = dlsym(handle, name);
-    if (symbol != NULL) memcpy(pointer, &symbol, size);
-    return symbol != NULL;
-}
-
 /* ---- where libraries are ------------------------------------------------------------------------------------------- */
 
 /* SWOOP_WITHOUT names libraries that are to be passed over: "cudnn,cublasLt". */
@@ -127,11 +119,11 @@ static void load_driver(void)
         return;
     }
 #define FIND(name, since, parameters)                                                                                  \
-    if (!find(handle, #name, &lib.cu.name, sizeof lib.cu.name))                                                        \
+    if (!sw__symbol(handle, #name, &lib.cu.name, sizeof lib.cu.name))                                                        \
         lacks(lib.no_driver, sizeof lib.no_driver, "libcuda.so.1", #name, since, SW_CU_DRIVER_TEXT);
     SW_CU_FUNCTIONS(FIND)
 #undef FIND
-#define FIND(name, since, parameters) (void)find(handle, #name, &lib.cu.name, sizeof lib.cu.name);
+#define FIND(name, since, parameters) (void)sw__symbol(handle, #name, &lib.cu.name, sizeof lib.cu.name);
     SW_CU_OPTIONAL(FIND)
 #undef FIND
     if (*lib.no_driver != '\0') return;
@@ -200,7 +192,7 @@ static void load_nvrtc(void)
         return;
     }
 #define FIND(name, since, parameters)                                                                                  \
-    if (!find(handle, #name, &lib.nvrtc.name, sizeof lib.nvrtc.name))                                                  \
+    if (!sw__symbol(handle, #name, &lib.nvrtc.name, sizeof lib.nvrtc.name))                                                  \
         lacks(lib.no_nvrtc, sizeof lib.no_nvrtc, path, #name, since, need);
     SW_NVRTC_FUNCTIONS(FIND)
 #undef FIND
@@ -225,7 +217,7 @@ static void load_nvml(void)
         return;
     }
 #define FIND(name, since, parameters)                                                                                  \
-    if (!find(handle, #name, &lib.nvml.name, sizeof lib.nvml.name))                                                    \
+    if (!sw__symbol(handle, #name, &lib.nvml.name, sizeof lib.nvml.name))                                                    \
         sw__log(SW_LOG_INFO, "cuda: libnvidia-ml.so.1 has no %s", #name);
     SW_NVML_FUNCTIONS(FIND)
 #undef FIND

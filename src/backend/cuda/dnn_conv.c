@@ -102,11 +102,6 @@ sw_status sw__cudnn_describe(const sw__gpu_plan *p, bool tf32, sw__cudnn_problem
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static void *pointer_to(const sw__bind *b, size_t offset)
-{
-    return (void *)(uintptr_t)sw__cu_at(b->buffer, b->offset + offset); // NOLINT(performance-no-int-to-ptr)
-}
-
 /* The pointers as the library wants them: made anew only where they are not those of the last run. */
 static sw_status pack(job *j, void *const *at)
 {
@@ -135,8 +130,8 @@ static sw_status run(void *dev, void *data, const sw__bind *bind)
     job *const j = data;
     void *at[5] = { NULL };
     c->last = "cudnnBackendExecute";
-    for (int i = 0; i < j->n; i++) at[i] = pointer_to(&bind[j->bind[i]], 0);
-    if (j->plan->workspace > 0) at[4] = pointer_to(&bind[j->workspace_bind], 0);
+    for (int i = 0; i < j->n; i++) at[i] = sw__cu_pointer(&bind[j->bind[i]], 0);
+    if (j->plan->workspace > 0) at[4] = sw__cu_pointer(&bind[j->workspace_bind], 0);
     SW_TRY(pack(j, at));
     const int status = j->dnn->api->cudnnBackendExecute(j->dnn->handle, j->plan->plan, j->pack);
     if (status == 0) return SW_OK;

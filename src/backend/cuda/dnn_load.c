@@ -14,14 +14,9 @@ static char failure[500]; /* "" if all went well */
 
 enum { OLDEST = 90800 }; /* the first that plans for a described device */
 
-/* POSIX gives functions as void *; C has no conversion to a function pointer, but the bytes are the same. */
 static void find(void *handle, const char *name, void *pointer, size_t size)
 {
-    void *const symbol = dlsym(handle, name);
-    if (symbol != NULL)
-        memcpy(pointer, &symbol, size);
-    else
-        snprintf(failure, sizeof failure, "cuDNN has no %s: " INSTALL, name);
+    if (!sw__symbol(handle, name, pointer, size)) snprintf(failure, sizeof failure, "cuDNN has no %s: " INSTALL, name);
 }
 
 static void *open_library(void)

@@ -14,14 +14,9 @@ static char failure[500]; /* "" if all went well */
 
 enum { OLDEST = 120000 };
 
-/* POSIX gives functions as void *; C has no conversion to a function pointer, but the bytes are the same. */
 static void find(void *handle, const char *name, void *pointer, size_t size)
 {
-    void *const symbol = dlsym(handle, name);
-    if (symbol != NULL)
-        memcpy(pointer, &symbol, size);
-    else
-        snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
+    if (!sw__symbol(handle, name, pointer, size)) snprintf(failure, sizeof failure, "cuBLASLt has no %s: " INSTALL, name);
 }
 
 /* What is of a newer CUDA than the driver does not start, but would hide an older one beside it that does. */

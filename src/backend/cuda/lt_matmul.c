@@ -210,11 +210,6 @@ static sw_status choose(const sw__lt *lt, product *t)
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static void *pointer_to(const sw__bind *b, size_t offset)
-{
-    return (void *)(uintptr_t)sw__cu_at(b->buffer, b->offset + offset); // NOLINT(performance-no-int-to-ptr)
-}
-
 static sw_status run(void *dev, void *data, const sw__bind *bind)
 {
     static const float one = 1, zero = 0;
@@ -223,18 +218,18 @@ static sw_status run(void *dev, void *data, const sw__bind *bind)
     const product *const t = data;
     const sw__lt_api *const api = t->lt->api;
     const bool wide = types[t->type].scale == SW_CUDA_R_64F;
-    void *const workspace = t->workspace > 0 ? pointer_to(&bind[t->workspace_bind], 0) : NULL;
+    void *const workspace = t->workspace > 0 ? sw__cu_pointer(&bind[t->workspace_bind], 0) : NULL;
     c->last = "cublasLtMatmul";
-    if (t->bias >= 0) SW_TRY(set_bias(api, t, pointer_to(&bind[t->bias], 0)));
+    if (t->bias >= 0) SW_TRY(set_bias(api, t, sw__cu_pointer(&bind[t->bias], 0)));
     for (int i = 0; i < t->calls; i++) {
         size_t at[3] = { 0 };
         int64_t rest = i;
         for (int l = t->rank - 1; l >= 0; rest /= t->batch[l--])
             for (int k = 0; k < 3; k++) at[k] += (size_t)(rest % t->batch[l]) * t->step[l][k];
-        void *const to = pointer_to(&bind[t->part[2].bind], at[2]);
+        void *const to = sw__cu_pointer(&bind[t->part[2].bind], at[2]);
         const int status = api->cublasLtMatmul(t->lt->handle, t->desc, wide ? (const void *)&one_wide : &one,
-                                               pointer_to(&bind[t->part[0].bind], at[0]), t->layout[0],
-                                               pointer_to(&bind[t->part[1].bind], at[1]), t->layout[1],
+                                               sw__cu_pointer(&bind[t->part[0].bind], at[0]), t->layout[0],
+                                               sw__cu_pointer(&bind[t->part[1].bind], at[1]), t->layout[1],
                                                wide ? (const void *)&zero_wide : &zero, to, t->layout[2], to,
                                                t->layout[2], &t->algo, workspace, t->workspace, c->stream);
         if (status != 0) {

@@ -33,13 +33,6 @@ static struct {
     twice_batched dgemm_batched;
 } blas;
 
-static bool find(void *handle, const char *name, void *pointer, size_t size)
-{
-    void *const symbol = dlsym(handle, name);
-    if (symbol != NULL) memcpy(pointer, &symbol, size);
-    return symbol != NULL;
-}
-
 /* CLBlast is linked to the system's OpenCL loader: handles of another OpenCL library would mean nothing to it. */
 static void load(void)
 {
@@ -51,10 +44,10 @@ static void load(void)
         if (given) sw__log(SW_LOG_WARN, "SWOOP_CLBLAST_LIBRARY=%s cannot be opened", wish);
         return;
     }
-    blas.there = find(handle, "CLBlastSgemm", &blas.sgemm, sizeof blas.sgemm) &&
-                 find(handle, "CLBlastSgemmStridedBatched", &blas.sgemm_batched, sizeof blas.sgemm_batched) &&
-                 find(handle, "CLBlastDgemm", &blas.dgemm, sizeof blas.dgemm) &&
-                 find(handle, "CLBlastDgemmStridedBatched", &blas.dgemm_batched, sizeof blas.dgemm_batched);
+    blas.there = sw__symbol(handle, "CLBlastSgemm", &blas.sgemm, sizeof blas.sgemm) &&
+                 sw__symbol(handle, "CLBlastSgemmStridedBatched", &blas.sgemm_batched, sizeof blas.sgemm_batched) &&
+                 sw__symbol(handle, "CLBlastDgemm", &blas.dgemm, sizeof blas.dgemm) &&
+                 sw__symbol(handle, "CLBlastDgemmStridedBatched", &blas.dgemm_batched, sizeof blas.dgemm_batched);
     if (!blas.there) sw__log(SW_LOG_WARN, "the CLBlast that is installed lacks functions: it is not used");
 }
 

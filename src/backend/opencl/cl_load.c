@@ -9,12 +9,10 @@
 static sw__cl_api api;
 static char failure[400]; /* "" if all went well */
 
-/* POSIX gives functions as void *; C has no conversion to a function pointer, but the bytes are the same. */
 static void find(void *handle, const char *name, void *pointer, size_t size)
 {
-    void *const symbol = dlsym(handle, name);
-    if (symbol != NULL) memcpy(pointer, &symbol, size);
-    else snprintf(failure, sizeof failure, "the OpenCL library has no %s: OpenCL 1.2 is needed", name);
+    if (!sw__symbol(handle, name, pointer, size))
+        snprintf(failure, sizeof failure, "the OpenCL library has no %s: OpenCL 1.2 is needed", name);
 }
 
 static void load(void)

@@ -8,7 +8,8 @@
 
 /* Beyond this a piece of its own is not worth its memory: the transfer is waited for. */
 #define LARGEST ((size_t)64 << 20)
-#define LARGEST_BESIDE ((size_t)256 << 20)
+/* What goes beside the work goes in parts: staging memory is no part of any plan. */
+#define PART ((size_t)32 << 20)
 /* Up to this an upload has a piece of the small ones, and is not worth the work of two queues. */
 #define SMALL ((size_t)16 << 10)
 
@@ -129,12 +130,10 @@ static sw_status send_beside(sw__cl *c, sw__cl_piece *p, cl_mem buffer, size_t o
 
 /* ---- uploads ------------------------------------------------------------------------------------------------------------ */
 
-sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src, size_t bytes, bool is_input)
+static sw_status send_part(sw__cl *c, cl_mem buffer, size_t offset, const void *src, size_t bytes, bool beside)
 {
-    if (bytes == 0) return SW_OK;
-    const bool beside = is_input && c->copies != NULL && (bytes > SMALL || c->always_beside);
     cl_int code;
-    if (bytes > (beside ? LARGEST_BESIDE : LARGEST)) {
+    if (bytes > LARGEST) {
         code = c->api->clEnqueueWriteBuffer(c->queue, buffer, CL_TRUE, offset, bytes, src, 0, NULL, NULL);
         return code == CL_SUCCESS ? SW_OK : sw__cl_fail(code, "clEnqueueWriteBuffer");
     }
@@ -144,6 +143,15 @@ sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src
     if (beside && has_stage(c, p)) return send_beside(c, p, buffer, offset, bytes);
     code = c->api->clEnqueueWriteBuffer(c->queue, buffer, CL_FALSE, offset, bytes, p->at, 0, NULL, &p->sent);
     return code == CL_SUCCESS ? SW_OK : sw__cl_fail(code, "clEnqueueWriteBuffer");
+}
+
+sw_status sw__cl_upload(sw__cl *c, cl_mem buffer, size_t offset, const void *src, size_t bytes, bool is_input)
+{
+    const bool beside = is_input && c->copies != NULL && (bytes > SMALL || c->always_beside);
+    const size_t part = beside ? PART : bytes;
+    for (size_t at = 0; at < bytes; at += part)
+        SW_TRY(send_part(c, buffer, offset + at, (const char *)src + at, SW_MIN(bytes - at, part), beside));
+    return SW_OK;
 }
 
 static sw_status check(const sw__cl *c, sw__cl_piece *list, size_t n)
