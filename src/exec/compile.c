@@ -1,6 +1,7 @@
 /* compile.c: a graph becomes a program: DESIGN §1's pipeline, top to bottom. The one place where passes meet a backend.
  * sw_compile -> passes -> schedule -> backend plans each step -> memory plan -> allocate and bind. */
 #include "exec/exec.h"
+#include <stdlib.h>
 
 /* What compiling holds until the program is done; freed at the end whatever happens. */
 typedef struct compilation {
@@ -296,6 +297,30 @@ static sw_status place_storages(compilation *c)
     return SW_OK;
 }
 
+/* Every tensor of the arena is filled with NaN once nobody is to read it any more, so that whoever does is found out by the
+ * result: a wrong lifetime, a kernel that reads beside its tensor. Not where another takes the memory over in place. */
+static sw_status list_dead(compilation *c)
+{
+    const sw__schedule *s = c->schedule;
+    sw_program *p = c->program;
+    const char *const wish = getenv("SWOOP_POISON");
+    if (!wish || strcmp(wish, "1") != 0 || !s->n_storages) return SW_OK;
+    bool *taken = sw__calloc(s->n_storages, sizeof *taken);
+    p->dead = sw__calloc(s->n_storages, sizeof *p->dead);
+    for (uint32_t i = 0; taken && i < s->n_storages; i++)
+        if (s->storages[i].reuse >= 0) taken[s->storages[i].reuse] = true;
+    for (uint32_t step = 0; taken && p->dead && step < s->n_steps; step++) {
+        for (uint32_t i = 0; i < s->n_storages; i++) {
+            const sw__storage *t = &s->storages[i];
+            if (t->kind != SW_STORE_ARENA || t->last != (int32_t)step || taken[i] || t->bytes == 0) continue;
+            p->dead[p->n_dead++] = (sw__dead){step, t->offset, t->bytes};
+        }
+    }
+    const bool enough = taken && p->dead;
+    sw__free(taken);
+    return enough ? SW_OK : sw__no_memory(s->n_storages * sizeof *p->dead, "the list of dead tensors");
+}
+
 /* The bytes from a storage's start to a tensor in it. */
 static sw__bind bind_ref(const compilation *c, const sw__ref *r)
 {
@@ -393,6 +418,7 @@ static sw_status make_runnable(compilation *c, const sw_graph *g)
     if (!c->options->build_later) SW_TRY(sw_program_build(p));
     SW_TRY(allocate(c));
     SW_TRY(place_storages(c));
+    SW_TRY(list_dead(c));
     SW_TRY(bind_launches(c));
     SW_TRY(make_slots(c));
     SW_TRY(upload_constants(c));

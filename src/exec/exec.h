@@ -82,6 +82,9 @@ typedef struct sw__launch {
 #define SW__TRACE_RUNS 20
 #define SW__RUNS_AHEAD 32 /* runs that may be in the device's queue, unless results are read */
 
+/* With SWOOP_POISON=1: a piece of the arena that nobody may read after this launch. */
+typedef struct sw__dead { uint32_t launch; size_t offset, bytes; } sw__dead;
+
 struct sw_program {
     sw_device *device;
     sw_params *params;
@@ -91,6 +94,8 @@ struct sw_program {
     sw__launch *launches;
     uint32_t n_launches;
     void *inputs_buffer, *consts_buffer, *arena_buffer;
+    sw__dead *dead;              /* by launch; NULL: not asked for */
+    uint32_t n_dead;
     sw__io_slot *inputs, *outputs;
     uint32_t n_inputs, n_outputs;
     void *staging;

@@ -24,6 +24,7 @@ void sw_program_free(sw_program *p)
     sw__free(p->outputs);
     sw__free(p->staging);
     sw__free(p->trace);
+    sw__free(p->dead);
     sw__free(p->set_trace);
     sw__arena_free(&p->arena);
     sw_device_close(p->device);
@@ -153,7 +154,13 @@ static sw_status launch_timed(sw_program *p, uint32_t i)
 
 static sw_status launch_all(sw_program *p)
 {
-    for (uint32_t i = 0; i < p->n_launches; i++) SW_TRY(p->profile ? launch_timed(p, i) : launch(p, &p->launches[i]));
+    const sw__backend *b = p->device->backend;
+    const sw__dead *dead = p->dead;
+    for (uint32_t i = 0; i < p->n_launches; i++) {
+        SW_TRY(p->profile ? launch_timed(p, i) : launch(p, &p->launches[i]));
+        for (; dead && dead < p->dead + p->n_dead && dead->launch == i; dead++)
+            SW_TRY(b->fill(p->device->dev, p->arena_buffer, dead->offset, dead->bytes, 0xFF));
+    }
     return SW_OK;
 }
 
