@@ -97,7 +97,7 @@ struct sw_program {
     size_t staging_bytes;
     sw_plan plan;
     int64_t runs;
-    bool not_recorded;           /* the device records nothing: runs are launched kernel by kernel */
+    bool not_recorded;           /* nothing could be recorded: runs are launched kernel by kernel */
     void *recording;             /* all launches as one, from the second run on, where the backend can */
     double *set_trace;           /* profile: start and duration of the last SW__TRACE_RUNS sets of each input */
     double *trace;               /* profile: start and duration of each launch of the last SW__TRACE_RUNS runs */

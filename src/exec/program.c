@@ -166,19 +166,19 @@ static sw_status record(sw_program *p)
     return st != SW_OK ? st : ended;
 }
 
-/* One run is launched kernel by kernel; from the second on the backend replays a recording, if it makes one. */
+/* One run is launched kernel by kernel; from the second on the backend replays a recording, if it makes one. Where none can
+ * be made (a library whose calls cannot be recorded, no memory for it) runs go on as the first did: slower, and told. */
 static sw_status run_once(sw_program *p)
 {
     const sw__backend *b = p->device->backend;
     if (p->profile || p->runs == 0 || !b->record_begin || p->not_recorded) return launch_all(p);
     if (!p->recording) {
         const sw_status st = record(p); /* runs nothing */
-        if (st == SW_ERR_UNSUPPORTED) {
+        if (st != SW_OK) {
             p->not_recorded = true;
-            sw__log(SW_LOG_INFO, "%s", sw_error());
+            sw__log(st == SW_ERR_UNSUPPORTED ? SW_LOG_INFO : SW_LOG_WARN, "steps are launched kernel by kernel: %s", sw_error());
             return launch_all(p);
         }
-        SW_TRY(st);
     }
     return b->replay(p->device->dev, p->recording);
 }
