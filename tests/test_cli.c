@@ -199,6 +199,9 @@ static void test_errors(void **state)
         { "train --data nowhere --model mlp", 1, "nowhere" },
         { "train --data digits --model mlp --device cuda:7", 3, "cuda:7" },
         { "train --data digits --model mlp --device ''", 3, "no device ''" },
+        { "train --data digits --model mlp --device cpu --optimizer adam --nesterov", 1, "nesterov needs sgd" },
+        { "train --data digits --model mlp --device cpu --momentum 0.5", 1, "adamw has betas" },
+        { "train --data digits --model mlp --device cpu --min-lr 0.5", 1, "min_lr 0.5 is above lr 0.001" },
         { "tune --device cpu", 1, "compiles no kernels" },
         { "tune --data digits --model mlp --device ref", 1, "compiles no kernels" },
         { "tune --model mlp --device cpu", 2, "without data" },
@@ -499,6 +502,11 @@ static void test_rules(void **state)
                  schedule, name);
         must(line);
         has(out, name);
+        snprintf(line, sizeof line, "runs/r-%s/config.yaml", name);
+        char *const keys = slurp(line); /* what an optimiser has not stays auto, so that another can be chosen over it */
+        assert_int_equal(strstr(keys, "momentum: auto") == NULL, k == SW_SGD || k == SW_RMSPROP);
+        assert_int_equal(strstr(keys, "eps: auto") != NULL, k == SW_LION);
+        sw__free(keys);
         assert_int_equal(strstr(out, "warmup") == NULL, strcmp(schedule, "onecycle") == 0);
         snprintf(line, sizeof line, "train runs/r-%s/config.yaml --name again-%s --epochs 2", name, name);
         must(line);

@@ -179,6 +179,26 @@ static sw_status choose(run *r, sw_key k, const char *fmt, double value)
     return sw_config_is_auto(r->c, k) ? sw_config_choose(r->c, k, text) : SW_OK;
 }
 
+static bool has_momentum(sw_optimizer_kind kind)
+{
+    return kind == SW_SGD || kind == SW_RMSPROP;
+}
+
+/* Keys that would do nothing, or the opposite of what they say. */
+static sw_status check_optimisation(const sw_config *c, const sw_optimizer *o)
+{
+    const char *const schedule = sw_config_text(c, SW_KEY_SCHEDULE);
+    const bool falls = strcmp(schedule, "cosine") == 0 || strcmp(schedule, "linear") == 0 ||
+                       strcmp(schedule, "polynomial") == 0 || strcmp(schedule, "restarts") == 0;
+    if (sw_config_number(c, SW_KEY_MOMENTUM) > 0 && !has_momentum(o->kind))
+        return sw__fail(SW_ERR_ARGUMENT, "momentum is of sgd and rmsprop; %s has betas instead: leave it out, or auto",
+                        sw_optimizer_name(o->kind));
+    if (falls && sw_config_number(c, SW_KEY_MIN_LR) > o->lr && o->lr > 0)
+        return sw__fail(SW_ERR_ARGUMENT, "min_lr %g is above lr %g, from which the %s schedule comes down",
+                        sw_config_number(c, SW_KEY_MIN_LR), o->lr, schedule);
+    return SW_OK;
+}
+
 /* What is auto is left to the optimiser: Lion's betas are not Adam's. */
 static sw_optimizer optimizer_of(const sw_config *c)
 {
@@ -191,7 +211,7 @@ static sw_optimizer optimizer_of(const sw_config *c)
     if (sgd && sw_config_is_auto(c, SW_KEY_MOMENTUM)) o.momentum = 0.9;
     else if (sgd || (o.kind == SW_RMSPROP && !sw_config_is_auto(c, SW_KEY_MOMENTUM)))
         o.momentum = exactly(sw_config_number(c, SW_KEY_MOMENTUM));
-    o.nesterov = sgd && sw_config_bool(c, SW_KEY_NESTEROV);
+    o.nesterov = sw_config_bool(c, SW_KEY_NESTEROV);
     for (int i = 0; i < 2 && !sw_config_is_auto(c, SW_KEY_BETAS); i++) o.betas[i] = exactly(sw_config_pair(c, SW_KEY_BETAS, i));
     if (!sw_config_is_auto(c, SW_KEY_EPS)) o.eps = sw_config_number(c, SW_KEY_EPS);
     o.weight_decay = exactly(sw_config_number(c, SW_KEY_WEIGHT_DECAY));
@@ -207,7 +227,7 @@ static sw_status note_chosen(run *r, const sw_optimizer *o)
     char betas[64];
     snprintf(betas, sizeof betas, "%.17g,%.17g", o->betas[0], o->betas[1]);
     SW_TRY(choose(r, SW_KEY_LR, "%.17g", o->lr));
-    SW_TRY(choose(r, SW_KEY_MOMENTUM, "%.17g", o->momentum));
+    if (has_momentum(o->kind)) SW_TRY(choose(r, SW_KEY_MOMENTUM, "%.17g", o->momentum));
     if (o->eps > 0) SW_TRY(choose(r, SW_KEY_EPS, "%.17g", o->eps));
     const bool wanted = o->betas[1] > 0 && sw_config_is_auto(r->c, SW_KEY_BETAS);
     return wanted ? sw_config_choose(r->c, SW_KEY_BETAS, betas) : SW_OK;
@@ -301,6 +321,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
     };
     find_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
+    SW_TRY(check_optimisation(c, &out->optimizer));
     return loss_of(c, d, &out->loss);
 }
 
