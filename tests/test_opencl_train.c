@@ -268,7 +268,10 @@ static void test_no_room(void **state)
     (void)state;
     double loss = 0;
     seen s = { 0 };
-    if (fake == NULL) skip();
+    if (fake == NULL) {
+        skip();
+        return;
+    }
     heal();
     fake->memory = 40 << 10;
     assert_int_equal(fit_on("opencl:0", SAMPLES, NULL, NULL, &s, &loss), SW_ERR_MEMORY);

@@ -26,7 +26,7 @@ static bool same_shape(sw_t a, sw_t b)
 /* A target that would be broadcast is a mistake that trains wrongly in silence. */
 static bool pair(const char *loss, sw_t a, sw_t b)
 {
-    if (!sw_valid(a) || !sw_valid(b)) return false;
+    if (!a.graph || !b.graph || !sw_valid(a) || !sw_valid(b)) return false;
     if (same_shape(a, b)) return true;
     char text_a[96], text_b[96];
     sw__graph_error(a.graph, SW_ERR_SHAPE, "%s: prediction %s and target %s have different shapes", loss,

@@ -62,7 +62,10 @@ static double restarts(const sw_schedule *c, const place *p)
     double period = (double)SW_MAX(c->step_size, (int64_t)1), at = (double)p->after;
     const double growth = c->growth > 1 ? c->growth : 1;
     if (growth == 1) at = fmod(at, period);
-    for (; at >= period; period *= growth) at -= period;
+    while (at >= period) {
+        at -= period;
+        period *= growth;
+    }
     return half_cosine(p->lr, p->min_lr, at / period);
 }
 

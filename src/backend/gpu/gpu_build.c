@@ -358,7 +358,7 @@ static sw_status take_from_folder(sw__gpu *g, sw__gpu_kernel *k)
     sw_status st = sw__gpu_folder_find(g, k->entry, k->hash, &program);
     if (st == SW_OK) st = module_from_folder(g, program, &m);
     if (m != NULL) m->users++;
-    if (st == SW_OK) st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
+    if (st == SW_OK && m != NULL) st = g->driver->kernel(g->dev, m->handle, k->entry, &k->handle);
     if (st == SW_OK) {
         k->module = m;
         return SW_OK;

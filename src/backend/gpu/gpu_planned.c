@@ -26,6 +26,7 @@ static sw_status no_compile(void *dev, const char *text, void **module)
     return refuse(dev);
 }
 
+// NOLINTNEXTLINE(readability-non-const-parameter): the driver's type
 static sw_status no_binary(void *dev, void *module, void **bytes, size_t *n)
 {
     (void)module, (void)bytes, (void)n;

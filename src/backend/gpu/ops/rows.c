@@ -49,7 +49,7 @@ void sw__rows_vary(const sw__gpu_plan *p, sw__lanes *l)
 {
     const sw__rows_variant *const v = sw__rows_variant_of(p);
     if (v->vectors) l->nv = 3 - l->nv;
-    if (v->mr > 0) l->mr = v->mr;
+    if (v->mr > 0) l->mr = (uint8_t)v->mr;
 }
 
 void sw__rows_macros(sw__ask *a, sw_dtype type, const sw__lanes *l)
