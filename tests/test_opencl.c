@@ -260,6 +260,7 @@ static void test_fit_builds_once(void **state)
 {
     (void)state;
     use_cache("fit");
+    sw_device_close(open_device(NULL)); /* or skips */
     sw_dataset *const train = samples(SAMPLES), *const valid = samples(SAMPLES - 3);
     for (int round = 0; round < 2; round++) {
         sw_device *const d = open_device(NULL);

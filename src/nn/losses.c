@@ -145,7 +145,9 @@ static sw_t row_weights(sw_t logits, sw_t target, const sw_cross_entropy_options
     sw_t w = SW_NONE;
     if (sw_valid(o->weight)) {
         const int64_t column[2] = {sw_dim(o->weight, 0), 1};
-        w = sw_reshape(sw_embedding_op(sw_reshape(o->weight, 2, column), *index), sw_rank(target), sw__node_of(target)->dim);
+        int64_t shape[SW_MAX_RANK];
+        for (int i = 0; i < sw_rank(target); i++) shape[i] = sw_dim(target, i);
+        w = sw_reshape(sw_embedding_op(sw_reshape(o->weight, 2, column), *index), sw_rank(target), shape);
     }
     if (!o->ignore) return w;
     return sw_where(ignored, like(logits, 0), sw_valid(w) ? w : one);
