@@ -63,10 +63,12 @@ typedef struct cli_arguments {
     int max_positional, n_positional; /* n: filled */
 } cli_arguments;
 
+/* A command whose flags are a run's keys: reads argv and the run file (the one positional, or *config_file where the command
+ * has an option for it, else NULL), then gives the configuration to go. Gives the exit code. */
+int cli_with_config(const cli_command *self, const cli_option *options, const char *const *config_file, int argc, char **argv,
+                    int (*go)(sw_config *c, void *context), void *context);
 /* Reads argv. false: the command is over with *code (help was printed, or an error). `--` ends the options. */
 bool cli_parse(const cli_command *self, cli_arguments *a, int argc, char **argv, int *code);
-/* A run file, given first or as --config: its keys. The exit code, said. */
-int cli_load(sw_config *c, const char *positional, const char *option);
 void cli_help(const cli_command *self, const cli_arguments *a, FILE *f);
 /* The candidate nearest to word (edit distance at most a third of its length, at least 1), or NULL; - and _ are the
  * same. */

@@ -2,8 +2,9 @@
  * Over sw_run_kernels. */
 #include "progress.h"
 
-static int write_kernels(sw_config *c, const char *folder)
+static int write_kernels(sw_config *c, void *context)
 {
+    const char *const folder = *(const char **)context;
     progress p;
     if (folder == NULL) return cli_error(CLI_USAGE, "where to? --out DIR names the folder for the kernels");
     if (*sw_config_text(c, SW_KEY_DATA) == '\0')
@@ -31,18 +32,7 @@ static int run(const cli_command *self, int argc, char **argv)
         { "out", "DIR", "folder to write to; made if it is not there", CLI_TEXT, &folder, 0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
-    const char *file = NULL;
-    sw_config *c = NULL;
-    const sw_status st = sw_config_new(&c);
-    if (st != SW_OK) return cli_fail(st, NULL);
-    cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
-    int code;
-    if (cli_parse(self, &a, argc, argv, &code)) {
-        code = cli_load(c, file, NULL);
-        if (code == CLI_GOOD) code = write_kernels(c, folder);
-    }
-    sw_config_free(c);
-    return code;
+    return cli_with_config(self, options, NULL, argc, argv, write_kernels, &folder);
 }
 
 const cli_command cli_kernels = {

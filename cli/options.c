@@ -256,7 +256,7 @@ bool cli_parse(const cli_command *self, cli_arguments *a, int argc, char **argv,
     return *code == CLI_GOOD;
 }
 
-int cli_load(sw_config *c, const char *positional, const char *option)
+static int load(sw_config *c, const char *positional, const char *option)
 {
     const char *const file = option != NULL ? option : positional;
     struct stat s;
@@ -270,6 +270,23 @@ int cli_load(sw_config *c, const char *positional, const char *option)
     }
     const sw_status st = sw_config_load(c, file);
     return st == SW_OK ? CLI_GOOD : cli_fail(st, NULL);
+}
+
+int cli_with_config(const cli_command *self, const cli_option *options, const char *const *config_file, int argc, char **argv,
+                    int (*go)(sw_config *c, void *context), void *context)
+{
+    const char *file = NULL;
+    sw_config *c = NULL;
+    const sw_status st = sw_config_new(&c);
+    if (st != SW_OK) return cli_fail(st, NULL);
+    cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
+    int code;
+    if (cli_parse(self, &a, argc, argv, &code)) {
+        code = load(c, file, config_file != NULL ? *config_file : NULL);
+        if (code == CLI_GOOD) code = go(c, context);
+    }
+    sw_config_free(c);
+    return code;
 }
 
 /* ---- --help ------------------------------------------------------------------------------------------------------ */

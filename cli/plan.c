@@ -309,8 +309,9 @@ static void plan_each(sw_config *c, const wishes *w, sw_plan_request *q, column 
     }
 }
 
-static int plan(sw_config *c, const wishes *w)
+static int plan(sw_config *c, void *context)
 {
+    const wishes *const w = context;
     static column columns[MAX_GPUS];
     const char *const shape = w->shape;
     sw_plan_request q = { .rank = 0 };
@@ -351,18 +352,7 @@ static int run(const cli_command *self, int argc, char **argv)
         { "config", "FILE", "run file (YAML, the same keys); the same as giving it first", CLI_TEXT, &w.config, 0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
-    const char *file = NULL;
-    sw_config *c = NULL;
-    const sw_status st = sw_config_new(&c);
-    if (st != SW_OK) return cli_fail(st, NULL);
-    cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
-    int code;
-    if (cli_parse(self, &a, argc, argv, &code)) {
-        code = cli_load(c, file, w.config);
-        if (code == CLI_GOOD) code = plan(c, &w);
-    }
-    sw_config_free(c);
-    return code;
+    return cli_with_config(self, options, &w.config, argc, argv, plan, &w);
 }
 
 const cli_command cli_plan = {

@@ -148,6 +148,12 @@ static int train(sw_config *c)
     return CLI_GOOD;
 }
 
+static int go(sw_config *c, void *context)
+{
+    const bool *const only_print = context;
+    return *only_print ? print_config(c) : train(c);
+}
+
 static int run(const cli_command *self, int argc, char **argv)
 {
     static bool only_print;
@@ -159,18 +165,7 @@ static int run(const cli_command *self, int argc, char **argv)
           0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
-    const char *file = NULL;
-    sw_config *c = NULL;
-    const sw_status st = sw_config_new(&c);
-    if (st != SW_OK) return cli_fail(st, NULL);
-    cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
-    int code;
-    if (cli_parse(self, &a, argc, argv, &code)) {
-        code = cli_load(c, file, config_file);
-        if (code == CLI_GOOD) code = only_print ? print_config(c) : train(c);
-    }
-    sw_config_free(c);
-    return code;
+    return cli_with_config(self, options, &config_file, argc, argv, go, &only_print);
 }
 
 const cli_command cli_train = {

@@ -137,8 +137,9 @@ static int measure(sw_config *c, const char *path)
     return code;
 }
 
-static int tune(sw_config *c, const char *path)
+static int tune(sw_config *c, void *context)
 {
+    const char *const path = *(const char **)context;
     const char *const never = getenv("SWOOP_NO_TUNE");
     if (never != NULL && *never != '\0' && strcmp(never, "0") != 0)
         return cli_error(CLI_USAGE, "SWOOP_NO_TUNE in the environment forbids what swoop tune is for");
@@ -158,18 +159,7 @@ static int run(const cli_command *self, int argc, char **argv)
         { "table", "FILE", "add what was found to a table for other machines (SWOOP_TUNING_TABLE)", CLI_TEXT, &table, 0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
     };
-    const char *file = NULL;
-    sw_config *c = NULL;
-    const sw_status st = sw_config_new(&c);
-    if (st != SW_OK) return cli_fail(st, NULL);
-    cli_arguments a = { .options = options, .config = c, .positional = &file, .max_positional = 1 };
-    int code;
-    if (cli_parse(self, &a, argc, argv, &code)) {
-        code = cli_load(c, file, NULL);
-        if (code == CLI_GOOD) code = tune(c, table);
-    }
-    sw_config_free(c);
-    return code;
+    return cli_with_config(self, options, NULL, argc, argv, tune, &table);
 }
 
 const cli_command cli_tune = {

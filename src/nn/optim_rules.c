@@ -55,6 +55,19 @@ static void update_sgd(const sw__flat *f)
     assign(f, f->p, sw_sub(f->p, sw_mul(step, f->lr)));
 }
 
+/* Adam's two moments of g, as the step leaves them: m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g². */
+typedef struct moments { sw_t m, v; } moments;
+
+static moments next_moments(const sw__flat *f, sw_t g)
+{
+    const double b1 = f->o->betas[0], b2 = f->o->betas[1];
+    const sw_t m_state = flat_state(f, "exp_avg"), v_state = flat_state(f, "exp_avg_sq");
+    const moments next = {mix(b1, m_state, 1 - b1, g), mix(b2, v_state, 1 - b2, sw_mul(g, g))};
+    assign(f, m_state, next.m);
+    assign(f, v_state, next.v);
+    return next;
+}
+
 /* AMSGrad (Reddi et al. 2018) divides by the greatest v so far. */
 static sw_t second_moment(const sw__flat *f, sw_t v)
 {
@@ -69,18 +82,14 @@ static sw_t second_moment(const sw__flat *f, sw_t v)
 static void update_adam(const sw__flat *f)
 {
     const sw_optimizer *o = f->o;
-    const double b1 = o->betas[0], b2 = o->betas[1];
     sw_t p = f->p, g = f->grad;
     if (f->decay > 0 && o->kind == SW_ADAM) g = mix(1, g, f->decay, p);
     if (f->decay > 0 && o->kind == SW_ADAMW) p = sw_sub(p, sw_mul(p, sw_mul_scalar(f->lr, f->decay)));
-    const sw_t m_state = flat_state(f, "exp_avg"), v_state = flat_state(f, "exp_avg_sq");
-    const sw_t m = mix(b1, m_state, 1 - b1, g), v = mix(b2, v_state, 1 - b2, sw_mul(g, g));
-    assign(f, m_state, m);
-    assign(f, v_state, v);
+    const moments next = next_moments(f, g);
     /* the scalars lr/(1 - b1^t) and 1/sqrt(1 - b2^t) are computed once, not for each element */
     const sw_t rate = sw_div(f->lr, f->bias1), spread = sw_rsqrt(f->bias2);
-    const sw_t denominator = sw_add_scalar(sw_mul(sw_sqrt(second_moment(f, v)), spread), o->eps);
-    assign(f, f->p, sw_sub(p, sw_div(sw_mul(m, rate), denominator)));
+    const sw_t denominator = sw_add_scalar(sw_mul(sw_sqrt(second_moment(f, next.v)), spread), o->eps);
+    assign(f, f->p, sw_sub(p, sw_div(sw_mul(next.m, rate), denominator)));
 }
 
 static sw_t decayed(const sw__flat *f)
@@ -93,13 +102,10 @@ static sw_t decayed(const sw__flat *f)
  * The host puts the first factor into lr, and the second over the first into bias1. */
 static void update_nadam(const sw__flat *f)
 {
-    const double b1 = f->o->betas[0], b2 = f->o->betas[1];
-    const sw_t g = decayed(f), m_state = flat_state(f, "exp_avg"), v_state = flat_state(f, "exp_avg_sq");
-    const sw_t m = mix(b1, m_state, 1 - b1, g), v = mix(b2, v_state, 1 - b2, sw_mul(g, g));
-    assign(f, m_state, m);
-    assign(f, v_state, v);
-    const sw_t denominator = sw_add_scalar(sw_mul(sw_sqrt(v), sw_rsqrt(f->bias2)), f->o->eps);
-    assign(f, f->p, sw_sub(f->p, sw_div(sw_mul(sw_add(g, sw_mul(m, f->bias1)), f->lr), denominator)));
+    const sw_t g = decayed(f);
+    const moments next = next_moments(f, g);
+    const sw_t denominator = sw_add_scalar(sw_mul(sw_sqrt(next.v), sw_rsqrt(f->bias2)), f->o->eps);
+    assign(f, f->p, sw_sub(f->p, sw_div(sw_mul(sw_add(g, sw_mul(next.m, f->bias1)), f->lr), denominator)));
 }
 
 static double nadam_mu(const sw_optimizer *o, double t)
@@ -122,13 +128,9 @@ static void nadam_scalars(const sw_optimizer *o, int64_t t, sw__scalars *s)
  * adaptive rate is tractable, p -= lr / (1 - b1^t) m before. bias1 is the factor of the former, bias2 of the latter. */
 static void update_radam(const sw__flat *f)
 {
-    const double b1 = f->o->betas[0], b2 = f->o->betas[1];
-    const sw_t g = decayed(f), m_state = flat_state(f, "exp_avg"), v_state = flat_state(f, "exp_avg_sq");
-    const sw_t m = mix(b1, m_state, 1 - b1, g), v = mix(b2, v_state, 1 - b2, sw_mul(g, g));
-    assign(f, m_state, m);
-    assign(f, v_state, v);
-    const sw_t rate = sw_add(sw_div(f->bias1, sw_add_scalar(sw_sqrt(v), f->o->eps)), f->bias2);
-    assign(f, f->p, sw_sub(f->p, sw_mul(sw_mul(m, f->lr), rate)));
+    const moments next = next_moments(f, decayed(f));
+    const sw_t rate = sw_add(sw_div(f->bias1, sw_add_scalar(sw_sqrt(next.v), f->o->eps)), f->bias2);
+    assign(f, f->p, sw_sub(f->p, sw_mul(sw_mul(next.m, f->lr), rate)));
 }
 
 static void radam_scalars(const sw_optimizer *o, int64_t t, sw__scalars *s)
@@ -232,13 +234,9 @@ static sw_t norm(sw_t x)
 /* You et al. 2020, per tensor: r = m̂ / (sqrt(v̂) + eps) + wd p; p -= lr |p| / |r| r, and a ratio of 1 where a norm is 0. */
 static void update_lamb(const sw__flat *f)
 {
-    const double b1 = f->o->betas[0], b2 = f->o->betas[1];
-    const sw_t m_state = flat_state(f, "exp_avg"), v_state = flat_state(f, "exp_avg_sq");
-    const sw_t m = mix(b1, m_state, 1 - b1, f->grad), v = mix(b2, v_state, 1 - b2, sw_mul(f->grad, f->grad));
-    assign(f, m_state, m);
-    assign(f, v_state, v);
-    const sw_t spread = sw_add_scalar(sw_mul(sw_sqrt(v), sw_rsqrt(f->bias2)), f->o->eps);
-    sw_t r = sw_div(sw_div(m, f->bias1), spread);
+    const moments next = next_moments(f, f->grad);
+    const sw_t spread = sw_add_scalar(sw_mul(sw_sqrt(next.v), sw_rsqrt(f->bias2)), f->o->eps);
+    sw_t r = sw_div(sw_div(next.m, f->bias1), spread);
     if (f->decay > 0) r = mix(1, r, f->decay, f->p);
     sw_t *const ratios = sw__malloc(f->n * sizeof *ratios);
     if (!ratios) {
