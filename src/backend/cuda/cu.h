@@ -187,6 +187,18 @@ const sw__cu_libraries *sw__cu_load(void);
  * *version is which. */
 void *sw__cu_open_library(const char *pattern, int newest, int oldest, int *version, char *path, size_t size);
 
+/* cuBLASLt or cuDNN, which need not be there: opened once and never closed, since they have threads and state of the driver.
+ * failure: "" as long as all goes well, then what is missing and what to install. */
+typedef struct sw__cu_vendor {
+    const char *name, *install;   /* "cuDNN", "install cuDNN 9 …" */
+    const char *variable;         /* of the environment: a path to another */
+    const char *pattern;
+    int newest, oldest;           /* of pattern */
+    char failure[500];
+} sw__cu_vendor;
+void *sw__cu_open_vendor(sw__cu_vendor *v); /* NULL: told in failure */
+void sw__cu_vendor_symbol(sw__cu_vendor *v, void *handle, const char *name, void *pointer, size_t size);
+
 /* ---- devices (cu_devices.c) ---------------------------------------------------------------------------------------- */
 
 #define SW_CU_MAX_DEVICES 64

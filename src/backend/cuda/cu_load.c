@@ -251,3 +251,25 @@ const sw__cu_libraries *sw__cu_load(void)
     pthread_once(&once, load);
     return &lib;
 }
+
+/* ---- libraries that need not be there -------------------------------------------------------------------------------- */
+
+void *sw__cu_open_vendor(sw__cu_vendor *v)
+{
+    const char *const wish = getenv(v->variable);
+    char path[512];
+    int version = 0;
+    void *const handle = wish != NULL && *wish != '\0' ? dlopen(wish, RTLD_NOW | RTLD_LOCAL)
+                         : sw__cu_open_library(v->pattern, v->newest, v->oldest, &version, path, sizeof path);
+    if (handle != NULL) return handle;
+    const char *const why = dlerror();
+    snprintf(v->failure, sizeof v->failure, "%s cannot be opened (%.200s): %s", v->name,
+             why != NULL ? why : "SWOOP_WITHOUT leaves it out", v->install);
+    return NULL;
+}
+
+void sw__cu_vendor_symbol(sw__cu_vendor *v, void *handle, const char *name, void *pointer, size_t size)
+{
+    if (!sw__symbol(handle, name, pointer, size))
+        snprintf(v->failure, sizeof v->failure, "%s has no %s: %s", v->name, name, v->install);
+}
