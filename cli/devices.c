@@ -113,7 +113,22 @@ static void put_json(const sw_device_properties *list, int n, const char *chosen
     }
     cli_json_close(stdout, ']');
     cli_json_text(stdout, "default", chosen);
+    cli_json_open(stdout, "missing", '{');
+    const char *backend = NULL, *why;
+    for (int i = 0; (why = sw_device_missing(i, &backend)) != NULL; i++) cli_json_text(stdout, backend, why);
     cli_json_close(stdout, '}');
+    cli_json_close(stdout, '}');
+}
+
+/* Kinds of devices that there could be: "no opencl: …". */
+static void put_missing(void)
+{
+    const char *backend = NULL, *why;
+    for (int i = 0; (why = sw_device_missing(i, &backend)) != NULL; i++) {
+        const int column = printf("no %s: ", backend);
+        cli_wrap(stdout, column, 4, cli.tty_out ? cli_columns() : 1000, why);
+        fputc('\n', stdout);
+    }
 }
 
 static int run(const cli_command *self, int argc, char **argv)
@@ -138,6 +153,7 @@ static int run(const cli_command *self, int argc, char **argv)
         put_table(list, n);
     if (st == SW_OK && !cli.json && !cli.quiet)
         printf("default: %s   (change with --device or SWOOP_DEVICE)\n", chosen);
+    if (!cli.json && !cli.quiet) put_missing();
     code = st == SW_OK ? CLI_GOOD : cli_fail(st, getenv("SWOOP_DEVICE"));
     sw_device_close(d);
     return code;

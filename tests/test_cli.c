@@ -279,6 +279,20 @@ static void test_devices(void **state)
     json_t *const list = json_lines(out, "devices");
     assert_true(json_array_size(list) >= 3);
     json_decref(list);
+#ifdef SWOOP_HAVE_OPENCL /* what is not there is named, with what to install */
+    const char *const library = getenv("SWOOP_OPENCL_LIBRARY");
+    char *const kept = library != NULL ? sw__strdup(library) : NULL;
+    assert_int_equal(setenv("SWOOP_OPENCL_LIBRARY", "none", 1), 0);
+    must("devices");
+    has(out, "no opencl: OpenCL cannot be opened");
+    has(out, "ocl-icd-libopencl1");
+    must("devices --json");
+    json_t *const without = json_lines(out, "missing");
+    assert_non_null(json_string_value(json_object_get(without, "opencl")));
+    json_decref(without);
+    assert_int_equal(kept != NULL ? setenv("SWOOP_OPENCL_LIBRARY", kept, 1) : unsetenv("SWOOP_OPENCL_LIBRARY"), 0);
+    sw__free(kept);
+#endif
     must("devices --quiet");
     assert_string_equal(out, "");
     assert_int_equal(setenv("SWOOP_DEVICE", "ref", 1), 0);

@@ -49,6 +49,10 @@ typedef struct sw_device_properties {
 /* Fills at most max entries, returns how many there are. Real devices first; ref and null, which exist for checking
  * and planning, only if include_virtual. */
 SW_API int sw_device_list(sw_device_properties *out, int max, bool include_virtual);
+/* Kinds of devices of which there is none here, i = 0, 1, …: why, and what to install; *backend is "cuda" or "opencl".
+ * NULL: there are no more. */
+SW_API const char *sw_device_missing(int i, const char **backend);
+
 /* id: "auto" (SWOOP_DEVICE if set, else the first usable GPU or accelerator, CUDA before OpenCL, else the cpu), "cpu", "ref",
  * "null", "cuda:0", "opencl:1", or a backend and a part of the device's name or vendor ("opencl:amd"). An unknown id is SW_ERR_ARGUMENT with the ids that
  * exist; options may be NULL. */

@@ -38,6 +38,17 @@ int sw_device_list(sw_device_properties *out, int max, bool include_virtual)
     return n;
 }
 
+const char *sw_device_missing(int i, const char **backend)
+{
+    for (const sw__backend *const *b = sw__backends; *b; b++) {
+        const char *const why = (*b)->absent ? (*b)->absent() : NULL;
+        if (!why || i-- > 0) continue;
+        if (backend) *backend = (*b)->name;
+        return why;
+    }
+    return NULL;
+}
+
 /* The best usable device: backends stand in order of preference, devices in the backend's own order. A processor through a
  * GPU's interface is not what anybody wants: of CPUs only the cpu backend's is taken. */
 static sw_status find_auto(const sw__backend **backend, int *index)

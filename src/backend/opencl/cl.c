@@ -12,6 +12,14 @@ static int cl_count(void)
     return sw__cl_devices(NULL);
 }
 
+static const char *cl_absent(void)
+{
+    const char *const missing = sw__cl_missing();
+    if (missing != NULL || sw__cl_devices(NULL) > 0) return missing;
+    return "OpenCL is there, but no driver: install that of your device (Debian: mesa-opencl-icd for AMD, intel-opencl-icd, "
+           "nvidia-opencl-icd; pocl-opencl-icd computes on the processor)";
+}
+
 static const char *type_name(cl_device_type t)
 {
     return t & CL_DEVICE_TYPE_GPU ? "gpu" : t & CL_DEVICE_TYPE_CPU ? "cpu" : "accelerator";
@@ -236,6 +244,7 @@ extern const sw__backend sw__backend_opencl;
 const sw__backend sw__backend_opencl = {
     .name = "opencl",
     .count = cl_count,
+    .absent = cl_absent,
     .open = cl_open,
     .close = cl_close,
     .properties = cl_describe,

@@ -52,6 +52,7 @@ typedef struct sw__cl_api {
 
 /* Opens the library once: SWOOP_OPENCL_LIBRARY, else libOpenCL.so.1. SW_ERR_UNSUPPORTED says what to install. */
 sw_status sw__cl_load(const sw__cl_api **out);
+const char *sw__cl_missing(void); /* why it cannot be opened, and what to install; NULL: it can */
 bool sw__cl_is_there(const sw__cl_api **out); /* the same without a message: who lists devices is told of no failure */
 
 /* ---- devices (cl_devices.c) ------------------------------------------------------------------------------------------ */

@@ -38,6 +38,12 @@ bool sw__cl_is_there(const sw__cl_api **out)
     return *failure == '\0';
 }
 
+const char *sw__cl_missing(void)
+{
+    const sw__cl_api *cl;
+    return sw__cl_is_there(&cl) ? NULL : failure;
+}
+
 sw_status sw__cl_load(const sw__cl_api **out)
 {
     return sw__cl_is_there(out) ? SW_OK : sw__fail(SW_ERR_UNSUPPORTED, "%s", failure);
