@@ -114,15 +114,20 @@ static void put_title(const sw_config *c, const column *columns, int n)
     for (int i = n - 1; i >= 0; i--) {
         if (columns[i].status == SW_OK) first = &columns[i];
     }
-    if (first != NULL) {
-        const sw_device_plan *const p = &first->p;
-        cli_text a;
-        printf("%s: %s parameters, ", sw_config_text(c, SW_KEY_MODEL), cli_count(a, p->parameters));
-        for (int i = 0; i < p->sample_rank; i++) printf("%s%lld", i > 0 ? "x" : "", (long long)p->sample_shape[i]);
-        if (p->classes > 0) printf(" to %lld classes", (long long)p->classes);
-        printf("; a step on %lld samples, %s, %s\n", (long long)p->batch, sw_config_text(c, SW_KEY_PRECISION),
-               sw_config_text(c, SW_KEY_OPTIMIZER));
-    }
+    if (first == NULL) return;
+    const sw_device_plan *const p = &first->p;
+    cli_text a;
+    char line[1024], shape[160] = "", classes[40] = "";
+    size_t used = 0;
+    for (int i = 0; i < p->sample_rank && used < sizeof shape - 24; i++)
+        used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", i > 0 ? "x" : "", (long long)p->sample_shape[i]);
+    if (p->classes > 0) snprintf(classes, sizeof classes, " to %lld classes", (long long)p->classes);
+    snprintf(line, sizeof line, "%.400s: %s parameters, %s%s; a step on %lld samples, %s, %s", sw_config_text(c, SW_KEY_MODEL),
+             cli_count(a, p->parameters), shape, classes, (long long)p->batch, sw_config_text(c, SW_KEY_PRECISION),
+             sw_config_text(c, SW_KEY_OPTIMIZER));
+    if (cli.tty_out) cli_wrap(stdout, 0, 4, cli_columns(), line);
+    else fputs(line, stdout);
+    fputc('\n', stdout);
 }
 
 static void put_fits(const column *columns, int n)
