@@ -3,6 +3,7 @@
 #ifndef GOLDEN_CASES_H
 #define GOLDEN_CASES_H
 
+#include "golden_run.h"
 #include "swoop/nn.h"
 
 static const sw_conv_options conv1d_o = { .stride = { 2 }, .pad_lo = { 1 }, .pad_hi = { 1 } };
@@ -196,20 +197,6 @@ static sw_t signs(const sw_t *x) /* +1, -1, +1, -1 */
     CASE(contrastive_loss, 2, sw_contrastive_loss(x[0], x[1], signs(x), 4, SW_REDUCE_MEAN))
 /* clang-format on */
 
-#define GOLDEN_MAX_IN 3
-
-typedef struct golden_case {
-    const char *name;
-    int n_in;
-    sw_t (*build)(const sw_t *x);
-} golden_case;
-
-#define GOLDEN_FUNCTION(name, n, ...)                                                                                  \
-    static sw_t golden_##name(const sw_t *x)                                                                           \
-    {                                                                                                                  \
-        return __VA_ARGS__;                                                                                            \
-    }
-#define GOLDEN_ENTRY(name, n, ...) { #name, n, golden_##name },
 GOLDEN_CASES(GOLDEN_FUNCTION)
 static const golden_case golden_cases[] = { GOLDEN_CASES(GOLDEN_ENTRY) };
 

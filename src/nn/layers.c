@@ -1,69 +1,6 @@
 /* layers.c: layers with parameters, made of variables and ops. Names are PyTorch's state_dict names.
- * On graph/; used by models.c and by users' own networks. */
-#include "graph/graph.h"
-#include "swoop/nn.h"
-#include <stdio.h>
-
-#define NAME_SIZE 256
-
-/* "NAME.part" for a named layer; an unnamed one is counted: "linear1.weight" is the first variable of that form that the
- * graph does not have yet. */
-typedef struct layer_name { char base[NAME_SIZE]; } layer_name;
-
-/* Does a variable "scope.base.part" exist? */
-static bool taken(const sw_graph *g, const char *base, const char *part)
-{
-    char full[3 * NAME_SIZE];
-    snprintf(full, sizeof full, "%s%s.%s", g->scope.len ? g->scope.s : "", base, part);
-    for (uint32_t i = 0; i < g->n_vars; i++)
-        if (strcmp(g->vars[i].name, full) == 0) return true;
-    return false;
-}
-
-/* part: the variable by which to see whether a counted name is in use. */
-static layer_name name_layer(const sw_graph *g, const char *given, const char *kind, const char *part)
-{
-    layer_name n;
-    if (given) {
-        snprintf(n.base, sizeof n.base, "%s", given);
-        return n;
-    }
-    int i = 1;
-    do snprintf(n.base, sizeof n.base, "%s%d", kind, i++);
-    while (taken(g, n.base, part));
-    return n;
-}
-
-/* Names the layer's result; an error that its ops have just met (x was valid) is told with the layer's name in front. */
-static sw_t finish(sw_graph *g, sw_t y, const layer_name *n)
-{
-    if (!sw_valid(y) && g->status != SW_OK && !strstr(g->message, n->base)) {
-        char message[sizeof g->message];
-        snprintf(message, sizeof message, "%.900s", g->message);
-        snprintf(g->message, sizeof g->message, "layer '%.100s': %.900s", n->base, message);
-    }
-    return sw_named(y, n->base);
-}
-
-static sw_t layer_variable(sw_graph *g, const layer_name *n, const char *part, sw_var_kind kind, sw_dtype type, int rank,
-                           const int64_t *shape, sw_init init)
-{
-    char full[2 * NAME_SIZE];
-    snprintf(full, sizeof full, "%s.%s", n->base, part);
-    return sw_variable(g, full, kind, type, rank, shape, init);
-}
-
-static sw_t layer_param(sw_graph *g, const layer_name *n, const char *part, int rank, const int64_t *shape, sw_init init)
-{
-    return layer_variable(g, n, part, SW_VAR_PARAM, SW_F32, rank, shape, init);
-}
-
-/* PyTorch's default for linear and convolution, also for their biases (whose fan_in is the weight's). */
-static sw_init default_init(sw_init given, int64_t fan_in)
-{
-    if (given.kind == SW_INIT_ZEROS) given = (sw_init){.kind = SW_INIT_FAN_IN_UNIFORM, .fan = fan_in};
-    return given;
-}
+ * On graph/; used by models_*.c and by users' own networks. */
+#include "nn/layers.h"
 
 sw_t sw_linear_with(sw_t x, sw_linear_options o)
 {
@@ -73,15 +10,10 @@ sw_t sw_linear_with(sw_t x, sw_linear_options o)
     if (sw_rank(x) < 1 || n < 1)
         return sw__graph_error(g, SW_ERR_ARGUMENT, "linear '%s': %lld features of an input of rank %d", o.name ? o.name : "",
                                (long long)n, sw_rank(x));
-    const layer_name name = name_layer(g, o.name, "linear", "weight");
-    const sw_t w = layer_param(g, &name, "weight", 2, (int64_t[]){n, k}, default_init(o.weight_init, k));
-    const sw_t b = o.no_bias ? SW_NONE : layer_param(g, &name, "bias", 1, &n, default_init(o.bias_init, k));
-    return finish(g, sw_linear_op(x, w, b), &name);
-}
-
-static int64_t or_one(int64_t n)
-{
-    return n ? n : 1;
+    const sw__layer_name name = sw__name_layer(g, o.name, "linear", "weight");
+    const sw_t w = sw__layer_param(g, &name, "weight", 2, (int64_t[]){n, k}, sw__fan_in_init(o.weight_init, k));
+    const sw_t b = o.no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &n, sw__fan_in_init(o.bias_init, k));
+    return sw__layer_finish(g, sw_linear_op(x, w, b), &name);
 }
 
 sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o)
@@ -89,21 +21,21 @@ sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o)
     if (!sw_valid(x)) return SW_NONE;
     sw_graph *g = x.graph;
     const int64_t kh = o.kernel_h ? o.kernel_h : o.kernel, kw = o.kernel_w ? o.kernel_w : o.kernel;
-    const int64_t groups = or_one(o.groups), c = sw_rank(x) == 4 ? sw_dim(x, 1) : 0;
+    const int64_t groups = sw__or_one(o.groups), c = sw_rank(x) == 4 ? sw_dim(x, 1) : 0;
     if (sw_rank(x) != 4 || o.channels < 1 || kh < 1 || kw < 1 || groups < 1 || c % groups || o.channels % groups)
         return sw__graph_error(g, SW_ERR_ARGUMENT, "conv2d '%s': %lld channels, kernel %lldx%lld, %lld groups on an input of "
                                "rank %d with %lld channels: needs [N, C, H, W], a kernel, and channels that the groups "
                                "divide", o.name ? o.name : "", (long long)o.channels, (long long)kh, (long long)kw,
                                (long long)groups, sw_rank(x), (long long)c);
-    const layer_name name = name_layer(g, o.name, "conv", "weight");
+    const sw__layer_name name = sw__name_layer(g, o.name, "conv", "weight");
     const int64_t fan_in = c / groups * kh * kw;
-    const sw_t w = layer_param(g, &name, "weight", 4, (int64_t[]){o.channels, c / groups, kh, kw},
-                               default_init(o.weight_init, fan_in));
-    const sw_t b = o.no_bias ? SW_NONE : layer_param(g, &name, "bias", 1, &o.channels, default_init(o.bias_init, fan_in));
-    const int64_t s = or_one(o.stride), d = or_one(o.dilation);
+    const sw_t w = sw__layer_param(g, &name, "weight", 4, (int64_t[]){o.channels, c / groups, kh, kw},
+                               sw__fan_in_init(o.weight_init, fan_in));
+    const sw_t b = o.no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &o.channels, sw__fan_in_init(o.bias_init, fan_in));
+    const int64_t s = sw__or_one(o.stride), d = sw__or_one(o.dilation);
     const sw_conv_options conv = {.stride = {s, s}, .pad_lo = {o.pad, o.pad}, .pad_hi = {o.pad, o.pad}, .dilation = {d, d},
                                   .groups = groups};
-    return finish(g, sw_conv_op(x, w, b, &conv), &name);
+    return sw__layer_finish(g, sw_conv_op(x, w, b, &conv), &name);
 }
 
 static sw_pool_options pool_options(sw_pool2d_options o)
@@ -155,23 +87,23 @@ sw_t sw_batch_norm_with(sw_t x, sw_norm_options o)
     const int64_t c = sw_dim(x, 1), n = c ? sw_elements(x) / c : 0;
     const double eps = o.eps > 0 ? o.eps : 1e-5, momentum = o.momentum > 0 ? o.momentum : 0.1;
     const sw_init one = {.kind = SW_INIT_CONSTANT, .a = 1}, zero = {0};
-    const layer_name name = name_layer(g, o.name, "bn", "weight");
-    const sw_t w = layer_param(g, &name, "weight", 1, &c, one), b = layer_param(g, &name, "bias", 1, &c, zero);
-    const sw_t run_mean = layer_variable(g, &name, "running_mean", SW_VAR_BUFFER, SW_F32, 1, &c, zero);
-    const sw_t run_var = layer_variable(g, &name, "running_var", SW_VAR_BUFFER, SW_F32, 1, &c, one);
-    const sw_t count = layer_variable(g, &name, "num_batches_tracked", SW_VAR_BUFFER, SW_I64, 0, NULL, zero);
+    const sw__layer_name name = sw__name_layer(g, o.name, "bn", "weight");
+    const sw_t w = sw__layer_param(g, &name, "weight", 1, &c, one), b = sw__layer_param(g, &name, "bias", 1, &c, zero);
+    const sw_t run_mean = sw__layer_variable(g, &name, "running_mean", SW_VAR_BUFFER, SW_F32, 1, &c, zero);
+    const sw_t run_var = sw__layer_variable(g, &name, "running_var", SW_VAR_BUFFER, SW_F32, 1, &c, one);
+    const sw_t count = sw__layer_variable(g, &name, "num_batches_tracked", SW_VAR_BUFFER, SW_I64, 0, NULL, zero);
     if (sw_graph_is_training(g)) {
         sw_t mean, var;
         const sw_t y = sw_batch_norm_op(x, w, b, eps, &mean, &var);
         update_running(run_mean, mean, momentum, 1);
         update_running(run_var, var, momentum, n > 1 ? (double)n / (double)(n - 1) : 1);
         sw_assign(count, sw_add(count, sw_const(g, SW_I64, 1)));
-        return finish(g, y, &name);
+        return sw__layer_finish(g, y, &name);
     }
     const int rank = sw_rank(x);
     const sw_t scale = sw_mul(w, sw_rsqrt(sw_add_scalar(run_var, eps)));
     const sw_t shift = sw_sub(b, sw_mul(run_mean, scale));
-    return finish(g, sw_add(sw_mul(x, per_channel(scale, rank)), per_channel(shift, rank)), &name);
+    return sw__layer_finish(g, sw_add(sw_mul(x, per_channel(scale, rank)), per_channel(shift, rank)), &name);
 }
 
 sw_t sw_layer_norm_with(sw_t x, sw_norm_options o)
@@ -180,10 +112,10 @@ sw_t sw_layer_norm_with(sw_t x, sw_norm_options o)
     sw_graph *g = x.graph;
     if (sw_rank(x) < 1) return sw__graph_error(g, SW_ERR_SHAPE, "layer_norm '%s': needs an axis", o.name ? o.name : "");
     const int64_t d = sw_dim(x, -1);
-    const layer_name name = name_layer(g, o.name, "ln", "weight");
-    const sw_t w = layer_param(g, &name, "weight", 1, &d, (sw_init){.kind = SW_INIT_CONSTANT, .a = 1});
-    const sw_t b = layer_param(g, &name, "bias", 1, &d, (sw_init){0});
-    return finish(g, sw_layer_norm_op(x, w, b, 1, o.eps > 0 ? o.eps : 1e-5), &name);
+    const sw__layer_name name = sw__name_layer(g, o.name, "ln", "weight");
+    const sw_t w = sw__layer_param(g, &name, "weight", 1, &d, (sw_init){.kind = SW_INIT_CONSTANT, .a = 1});
+    const sw_t b = sw__layer_param(g, &name, "bias", 1, &d, (sw_init){0});
+    return sw__layer_finish(g, sw_layer_norm_op(x, w, b, 1, o.eps > 0 ? o.eps : 1e-5), &name);
 }
 
 sw_t sw_embedding_with(sw_t index, sw_embedding_options o)
@@ -193,11 +125,11 @@ sw_t sw_embedding_with(sw_t index, sw_embedding_options o)
     if (o.features < 1 || o.vocabulary < 1)
         return sw__graph_error(g, SW_ERR_ARGUMENT, "embedding '%s': %lld features, vocabulary of %lld", o.name ? o.name : "",
                                (long long)o.features, (long long)o.vocabulary);
-    const layer_name name = name_layer(g, o.name, "embedding", "weight");
+    const sw__layer_name name = sw__name_layer(g, o.name, "embedding", "weight");
     sw_init init = o.weight_init;
     if (init.kind == SW_INIT_ZEROS) init = (sw_init){.kind = SW_INIT_NORMAL, .a = 0, .b = 1};
-    const sw_t w = layer_param(g, &name, "weight", 2, (int64_t[]){o.vocabulary, o.features}, init);
-    return finish(g, sw_embedding_op(w, index), &name);
+    const sw_t w = sw__layer_param(g, &name, "weight", 2, (int64_t[]){o.vocabulary, o.features}, init);
+    return sw__layer_finish(g, sw_embedding_op(w, index), &name);
 }
 
 /* A stream number of its own for each dropout; the counter is a state variable that each training run advances. */
@@ -207,8 +139,8 @@ sw_t sw_dropout(sw_t x, double p)
     sw_graph *g = x.graph;
     if (!(p >= 0 && p < 1)) return sw__graph_error(g, SW_ERR_ARGUMENT, "dropout: probability %g is not in [0, 1)", p);
     if (!sw_graph_is_training(g) || p == 0) return x;
-    const layer_name name = name_layer(g, NULL, "dropout", "counter");
-    const sw_t counter = layer_variable(g, &name, "counter", SW_VAR_STATE, SW_I64, 0, NULL, (sw_init){0});
+    const sw__layer_name name = sw__name_layer(g, NULL, "dropout", "counter");
+    const sw_t counter = sw__layer_variable(g, &name, "counter", SW_VAR_STATE, SW_I64, 0, NULL, (sw_init){0});
     sw_assign(counter, sw_add(counter, sw_const(g, SW_I64, 1)));
     int64_t shape[SW_MAX_RANK];
     for (int i = 0; i < sw_rank(x); i++) shape[i] = sw_dim(x, i);

@@ -1,0 +1,26 @@
+/* models.h: what the files of named networks share. models.c has the table of names; models_*.c have the networks. */
+#ifndef SW_NN_MODELS_H
+#define SW_NN_MODELS_H
+
+#include "graph/graph.h"
+#include "swoop/nn.h"
+
+#define SW__MAX_SIZES 16
+
+/* Numbers after the colon of a model's name: "mlp:256,128". */
+typedef struct sw__sizes {
+    int64_t at[SW__MAX_SIZES];
+    int n;
+} sw__sizes;
+
+/* x as the model's row in the table says; outputs: classes, or values a sample. */
+typedef sw_t (*sw__build_fn)(sw_t x, const sw__sizes *s, int64_t outputs);
+
+/* ---- models_vision.c ---- */
+sw_t sw__model_mlp(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_lenet(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_cnn(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_resnet8(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_resnet18(sw_t x, const sw__sizes *s, int64_t outputs);
+
+#endif
