@@ -136,6 +136,63 @@ SW_API sw_t sw_encoder_layer_with(sw_t x, sw_encoder_layer_options o);
 /* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
 SW_API sw_t sw_dropout(sw_t x, double p);
 
+/* ---- layers that slide a window over 1 to 3 axes ------------------------------------------------------------------------- */
+
+/* For each of these numbers: the one for all spatial axes, or (where not 0) one an axis in the array. Depthwise: groups as
+ * many as x has channels. */
+typedef struct sw_conv_layer_options {
+    int64_t channels;
+    const char *name;
+    int64_t kernel, stride, pad, dilation, output_padding; /* 0: must be given, 1, 0, 1, 0 */
+    int64_t kernels[3], strides[3], pads[3], dilations[3], output_paddings[3];
+    int64_t groups; /* 0: 1 */
+    bool no_bias;
+    sw_init weight_init, bias_init; /* kind 0: uniform in +-1/sqrt(fan_in), PyTorch's default */
+    int sw_end;
+} sw_conv_layer_options;
+/* x [N, C, L] or [N, C, D, H, W] as sw_conv2d; weight [channels, C/groups, kernel…], bias [channels]. */
+SW_API sw_t sw_conv1d_with(sw_t x, sw_conv_layer_options o);
+SW_API sw_t sw_conv3d_with(sw_t x, sw_conv_layer_options o);
+#define sw_conv1d(x, ...) sw_conv1d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_conv3d(x, ...) sw_conv3d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+/* Transposed convolution (sw_conv_transpose_op): weight [C, channels/groups, kernel…], whose fan_in PyTorch takes to be
+ * channels/groups times the kernel. */
+SW_API sw_t sw_conv_transpose1d_with(sw_t x, sw_conv_layer_options o);
+SW_API sw_t sw_conv_transpose2d_with(sw_t x, sw_conv_layer_options o);
+SW_API sw_t sw_conv_transpose3d_with(sw_t x, sw_conv_layer_options o);
+#define sw_conv_transpose1d(x, ...) sw_conv_transpose1d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_conv_transpose2d(x, ...) sw_conv_transpose2d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_conv_transpose3d(x, ...) sw_conv_transpose3d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+
+/* ---- norms beside batch_norm and layer_norm ------------------------------------------------------------------------------- */
+
+typedef struct sw_group_norm_options {
+    int64_t groups; /* they must divide x's channels */
+    const char *name;
+    double eps;     /* 0: 1e-5 */
+    bool no_affine; /* no parameters */
+    int sw_end;
+} sw_group_norm_options;
+/* x [N, C, …]; weight, bias [C]: sw_group_norm(x, 4, .name = "norm1"). */
+SW_API sw_t sw_group_norm_with(sw_t x, sw_group_norm_options o);
+#define sw_group_norm(x, ...) sw_group_norm_with((x), (sw_group_norm_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_instance_norm_options {
+    const char *name;
+    double eps;      /* 0: 1e-5 */
+    double momentum; /* of the running statistics: 0: 0.1 */
+    bool affine;     /* parameters weight, bias [C]; PyTorch's default: none */
+    bool track_running_stats; /* running_mean, running_var, num_batches_tracked, as batch norm's: used outside training */
+    int sw_end;
+} sw_instance_norm_options;
+/* x [N, C, spatial…] with more than one spatial element in training. */
+SW_API sw_t sw_instance_norm_with(sw_t x, sw_instance_norm_options o);
+#define sw_instance_norm(x, ...) sw_instance_norm_with((x), (sw_instance_norm_options){__VA_ARGS__, .sw_end = 0})
+
+/* Over the last axis; weight [D]. eps 0: 2^-23, what PyTorch's None is for single precision. */
+SW_API sw_t sw_rms_norm_with(sw_t x, sw_norm_options o);
+#define sw_rms_norm(x, ...) sw_rms_norm_with((x), (sw_norm_options){__VA_ARGS__, .sw_end = 0})
+
 /* ---- activations: beside relu, sigmoid, tanh, gelu and silu of graph.h. Definitions are torch.nn.functional's. ---------- */
 
 SW_API sw_t sw_clamp(sw_t x, double low, double high);     /* min(max(x, low), high); gradient 0 at and beyond the bounds */
@@ -219,6 +276,8 @@ typedef struct sw_param_group {
     double lr_scale;     /* 0: 1; SW_ZERO: 0 */
     double weight_decay; /* 0: the optimiser's; SW_ZERO: none */
     bool frozen;         /* not learnt: no gradient, no state */
+    bool late;           /* learnt from some step on, which is the first for these: they read scalars of their own, see
+                            SW_INPUT_LATE. With .frozen for the steps before, the variables lie in the same places */
 } sw_param_group;
 #define SW_MAX_PARAM_GROUPS 15
 
@@ -254,6 +313,7 @@ typedef struct sw_optimizer {
 #define SW_INPUT_LR "lr"
 #define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t; sgd with dampening: the gradient's weight */
 #define SW_INPUT_BIAS2 "bias_correction2" /* adam: 1 - beta2^t; others: see sw_optimizer_scalars */
+#define SW_INPUT_LATE ".late" /* behind each of the three names: the same for groups that are late, t from their first step */
 
 /* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
  * One flat update for each group of parameters (decayed or not). frozen: may be NULL. Outputs added: "grad_norm" if
@@ -266,7 +326,7 @@ SW_API sw_optimizer sw_optimizer_resolved(const sw_optimizer *o);
 
 typedef enum sw_schedule_kind {
     SW_SCHEDULE_CONSTANT = 0, SW_SCHEDULE_STEP, SW_SCHEDULE_COSINE, SW_SCHEDULE_LINEAR, SW_SCHEDULE_MULTISTEP,
-    SW_SCHEDULE_EXPONENTIAL, SW_SCHEDULE_POLYNOMIAL, SW_SCHEDULE_RESTARTS, SW_SCHEDULE_ONECYCLE
+    SW_SCHEDULE_EXPONENTIAL, SW_SCHEDULE_POLYNOMIAL, SW_SCHEDULE_RESTARTS, SW_SCHEDULE_ONECYCLE, SW_SCHEDULE_PLATEAU
 } sw_schedule_kind;
 SW_API const char *sw_schedule_name(sw_schedule_kind kind); /* "cosine"; NULL if there is no such kind */
 #define SW_MAX_MILESTONES 16
@@ -277,15 +337,28 @@ typedef struct sw_schedule {
     double min_lr;
     int64_t step_size;  /* step: multiplied by gamma every so many steps; exponential: gamma is for so many (0: 1);
                            restarts: length of the first period */
-    double gamma;       /* step, multistep; 0: 0.1; exponential; 0: 0.95 */
+    double gamma;       /* step, multistep, plateau; 0: 0.1; exponential; 0: 0.95 */
     double power;       /* polynomial; 0: 1 */
     double growth;      /* restarts: each period is so many times as long as the one before; 0: 1 */
     int64_t milestones[SW_MAX_MILESTONES]; /* multistep: multiplied by gamma at each */
     int n_milestones;
+    int64_t patience;   /* plateau: so many figures in a row may bring no gain; one more cuts the rate */
+    double threshold;   /* plateau: a gain is more than this part of the best; 0: 1e-4; SW_ZERO: any */
+    int64_t cooldown;   /* plateau: after a cut, so many figures do not count */
 } sw_schedule;
 /* Learning rate of step s. cosine: min + (lr - min)/2 (1 + cos(pi (s - warmup)/(total - warmup))); the others stand in
  * src/nn/schedule.c. */
 SW_API double sw_schedule_lr(const sw_schedule *schedule, double lr, int64_t s);
+
+/* Reduce on plateau (torch's ReduceLROnPlateau, relative threshold, eps 1e-8): its memory, zero at first. After each
+ * validation: the rate from now on, lr or max(gamma lr, min_lr). less: smaller figures are better. sw_schedule_lr takes the
+ * present rate and only sees to the warm-up; sw_trainer_fit does all this with the figure it monitors. */
+typedef struct sw_plateau {
+    bool begun;
+    double best;
+    int64_t bad, cooldown; /* figures without gain in a row; figures left that do not count */
+} sw_plateau;
+SW_API double sw_plateau_step(const sw_schedule *schedule, sw_plateau *p, double figure, bool less, double lr);
 
 #ifdef __cplusplus
 }

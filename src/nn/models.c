@@ -6,37 +6,36 @@
 
 /* ---- by name --------------------------------------------------------------------------------------------------------------- */
 
-/* minGPT's names for small ones, GPT-2's parameter counts for its own */
-static const struct named { const char *name; sw__sizes sizes; } gpt_sizes[] = {
-    {"nano", {{3, 3, 48}, 3}},      {"micro", {{4, 4, 128}, 3}},    {"mini", {{6, 6, 192}, 3}},
-    {"124m", {{12, 12, 768}, 3}},   {"350m", {{24, 16, 1024}, 3}},  {"774m", {{36, 20, 1280}, 3}},
-    {NULL, {{0}, 0}},
-};
-
 static const struct model {
     sw_model_info info;
     int input_rank; /* 4: images; 2: tokens; 0: anything */
     int max_sizes;
     sw__sizes defaults;
     sw__build_fn build;
-    int min_sizes; /* after the colon, at least */
-    const struct named *named; /* sizes that have a name; a NULL name ends the list. NULL: none */
 } models[] = {
     {{"mlp", "hidden sizes", "linear layers with ReLU between; any input is flattened"}, 0, SW__MAX_SIZES,
-     {{512, 512}, 2}, sw__model_mlp, 0, NULL},
-    {{"lenet", "", "LeNet-5 (LeCun et al. 1998) with ReLU, for images of 28x28"}, 4, 0, {{0}, 0}, sw__model_lenet, 0, NULL},
+     {{512, 512}, 2}, sw__model_mlp},
+    {{"lenet", "", "LeNet-5 (LeCun et al. 1998) with ReLU, for images of 28x28"}, 4, 0, {{0}, 0}, sw__model_lenet},
     {{"cnn", "channels of each stage", "3x3 convolution, batch norm, ReLU, max pool per stage; one hidden layer"}, 4,
-     SW__MAX_SIZES, {{32, 64}, 2}, sw__model_cnn, 0, NULL},
+     SW__MAX_SIZES, {{32, 64}, 2}, sw__model_cnn},
     {{"resnet8", "channels of each stage", "residual network, one block a stage (He et al. 2016)"}, 4, SW__MAX_SIZES,
-     {{16, 32, 64}, 3}, sw__model_resnet8, 0, NULL},
+     {{16, 32, 64}, 3}, sw__model_resnet8},
     {{"resnet18", "channels of each stage", "residual network, two blocks a stage, CIFAR stem (He et al. 2016)"}, 4,
-     SW__MAX_SIZES, {{64, 128, 256, 512}, 4}, sw__model_resnet18, 0, NULL},
+     SW__MAX_SIZES, {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"unet", "base width, groups of its norms", "U-Net with two stages and group norm: an output for each pixel "
+      "(Ronneberger et al. 2015)"}, 4, 2, {{16, 4}, 2}, sw__model_unet},
     {{"gpt", "layers x heads x width, or nano, micro, mini, 124m, 350m, 774m",
       "decoder of tokens [N, T] with tied embeddings (Radford et al. 2019), without biases; outputs: tokens"}, 2, 3,
-     {{4, 4, 128}, 3}, sw__model_gpt, 3, gpt_sizes},
+     {{4, 4, 128}, 3}, sw__model_gpt},
     {{"transformer", "layers x heads x width x number of tokens (256)",
       "encoder (Vaswani et al. 2017), mean over time, linear: for tokens [N, T] or features [N, T, F]"}, 0, 4,
-     {{2, 4, 64}, 3}, sw__model_transformer, 3, NULL},
+     {{2, 4, 64}, 3}, sw__model_transformer},
+};
+
+/* Sizes that have a name: minGPT's for small ones, GPT-2's parameter counts for its own. */
+static const struct { const char *model, *name; sw__sizes sizes; } named_sizes[] = {
+    {"gpt", "nano", {{3, 3, 48}, 3}},     {"gpt", "micro", {{4, 4, 128}, 3}},   {"gpt", "mini", {{6, 6, 192}, 3}},
+    {"gpt", "124m", {{12, 12, 768}, 3}},  {"gpt", "350m", {{24, 16, 1024}, 3}}, {"gpt", "774m", {{36, 20, 1280}, 3}},
 };
 
 const sw_model_info *sw_model_list(void)
@@ -85,19 +84,19 @@ static bool parse_sizes(const char *text, sw__sizes *s)
 
 static bool read_sizes(const struct model *m, const char *text, sw__sizes *s)
 {
-    for (const struct named *n = m->named; n && n->name; n++)
-        if (strcmp(n->name, text) == 0) {
-            *s = n->sizes;
-            return true;
-        }
-    return parse_sizes(text, s) && s->n <= m->max_sizes && s->n >= m->min_sizes;
+    for (size_t i = 0; i < SW_COUNT(named_sizes); i++) {
+        if (strcmp(named_sizes[i].model, m->info.name) != 0 || strcmp(named_sizes[i].name, text) != 0) continue;
+        *s = named_sizes[i].sizes;
+        return true;
+    }
+    return parse_sizes(text, s) && (m->max_sizes == SW__MAX_SIZES || s->n <= m->max_sizes);
 }
 
 static sw_t bad_sizes(sw_graph *g, const struct model *m, const char *spec)
 {
-    if (m->min_sizes > 0)
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s: positive numbers, like 4x4x128", spec,
-                               m->info.arguments);
+    if (m->max_sizes > 0 && m->max_sizes < SW__MAX_SIZES)
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s: up to %d positive numbers", spec,
+                               m->info.arguments, m->max_sizes);
     return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s", spec,
                            m->max_sizes ? "1 to 16 positive numbers, like 64,128" : "no arguments for this model");
 }

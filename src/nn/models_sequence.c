@@ -13,6 +13,18 @@ static sw_t weights(sw_t x, const char *name, int64_t features, double deviation
     return sw_linear(x, features, .no_bias = true, .weight_init = init, .name = name);
 }
 
+/* layers x heads x width, in words if that is not what came. */
+static bool three_sizes(sw_t x, const char *model, const sw__sizes *s)
+{
+    if (s->n >= 3 && s->at[2] % s->at[1] == 0) return true;
+    char given[64] = "";
+    for (int i = 0; i < s->n && i < 3; i++)
+        snprintf(given + strlen(given), sizeof given - strlen(given), "%s%lld", i ? "x" : "", (long long)s->at[i]);
+    sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s:%s': after the colon come layers x heads x width, like 4x4x128: the "
+                    "heads must divide the width", model, given);
+    return false;
+}
+
 /* What is added to the stream starts smaller the more layers add to it: `added`. */
 static sw_t gpt_block(sw_t x, int64_t heads, double added)
 {
@@ -26,11 +38,9 @@ static sw_t gpt_block(sw_t x, int64_t heads, double added)
 /* x [B, T] tokens -> logits [B, T, outputs]; the context is T. The logits' matrix is the token embedding's. */
 sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs)
 {
+    if (!three_sizes(x, "gpt", s)) return SW_NONE;
     sw_graph *const g = x.graph;
     const int64_t layers = s->at[0], heads = s->at[1], width = s->at[2];
-    if (width % heads)
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "gpt:%lldx%lldx%lld: layers x heads x width: the heads must divide the width",
-                               (long long)layers, (long long)heads, (long long)width);
     const sw_init normal = {.kind = SW_INIT_NORMAL, .a = 0, .b = 0.02};
     const sw_t wte = sw_param(g, "wte.weight", 2, (int64_t[]){outputs, width}, normal);
     sw_t h = sw_position_embedding(sw_named(sw_embedding_op(wte, x), "wte"), .weight_init = normal, .name = "wpe");
@@ -53,11 +63,8 @@ static sw_t embed(sw_t x, int64_t width, int64_t vocabulary)
 
 sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs)
 {
-    sw_graph *const g = x.graph;
+    if (!three_sizes(x, "transformer", s)) return SW_NONE;
     const int64_t layers = s->at[0], heads = s->at[1], width = s->at[2];
-    if (width % heads || width % 2)
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "transformer:%lldx%lldx%lld: layers x heads x width: the width must be even "
-                               "and the heads must divide it", (long long)layers, (long long)heads, (long long)width);
     sw_t h = sw_sinusoidal_positions(embed(x, width, s->n > 3 ? s->at[3] : 256), 0);
     for (int64_t i = 0; i < layers && sw_valid(h); i++) {
         char name[32];
