@@ -92,7 +92,8 @@ typedef struct sw__launch {
 #define SW__TRACE_RUNS 20
 #define SW__RUNS_AHEAD 32 /* runs that may be in the device's queue, unless results are read */
 
-/* With SWOOP_POISON=1: a piece of the arena that nobody may read after this launch. */
+/* With SWOOP_POISON=1: a piece of the arena that nobody may read after this launch. The double of a GPU takes the fill with
+ * 0xFF for its death (FAKECUDA_POISON). */
 typedef struct sw__dead { uint32_t launch; size_t offset, bytes; } sw__dead;
 
 /* An arena that programs share (sw_compile_options.shares). It grows with the greatest; who was bound to another buffer
