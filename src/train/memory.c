@@ -173,11 +173,9 @@ done:
     return st;
 }
 
-static sw_status replan(sw_trainer *t)
+static sw_status compile_anew(sw_trainer *t, bool had_parts)
 {
-    const bool had_parts = t->micro.n > 0;
     sw__batch_program *p = NULL;
-    SW_TRY(sw__memory_decide(t, t->device, t->batch_of_plan));
     if (t->params && t->micro.n > 0 && !had_parts) SW_TRY(move_variables(t, t->micro.n));
     return t->micro.n > 0 ? sw__trainer_program(t, SW__ACCUM, SW_MIN(t->micro.n, t->batch_of_plan), &p)
                           : sw__trainer_program(t, SW__TRAIN, t->batch_of_plan, &p);
@@ -205,7 +203,10 @@ sw_status sw__memory_shrink(sw_trainer *t)
         free_programs(t);
         t->o.memory = least / 5 * 4;
         t->shrunk++;
-        st = replan(t);
+        const bool had_parts = t->micro.n > 0;
+        st = sw__memory_decide(t, t->device, t->batch_of_plan);
+        if (st != SW_OK) break; /* less than that cannot be */
+        st = compile_anew(t, had_parts);
     }
     if (st != SW_OK) {
         char then[900];
