@@ -16,7 +16,16 @@ extern "C" {
 
 typedef struct sw_trainer sw_trainer;
 
-typedef enum sw_precision { SW_PRECISION_F32 = 0 } sw_precision;
+/* How a model computes: docs/precision.md. Weights, optimiser and files are f32 in each of them. */
+typedef enum sw_precision {
+    SW_PRECISION_F32 = 0,
+    SW_PRECISION_TF32, /* f32; the device must have been opened with sw_device_options.tf32 */
+    SW_PRECISION_BF16, /* mixed: products and what follows them in bf16 */
+    SW_PRECISION_F16,  /* the same in f16, with dynamic loss scaling */
+    SW_PRECISION_COUNT
+} sw_precision;
+SW_API const char *sw_precision_name(sw_precision p); /* "f32", "tf32", "bf16", "f16"; NULL for no precision */
+SW_API bool sw_precision_find(const char *name, sw_precision *out);
 
 typedef struct sw_trainer_options {
     sw_model_fn model;      /* a function of yours, or … */

@@ -1,7 +1,7 @@
 /* pass.h: graph -> graph passes, and the last one, graph -> schedule: what to launch, in which order, where in memory.
  * Between graph/ and exec/compile.c. A pass knows no backend: it is given the device's traits (and, for the schedule,
  * three questions that only a backend can answer, as function pointers).
- * SWOOP_DUMP=simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to stderr. */
+ * SWOOP_DUMP=precision,simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to stderr. */
 #ifndef SW_PASS_PASS_H
 #define SW_PASS_PASS_H
 
@@ -15,6 +15,9 @@ sw_status sw__pass_simplify(const sw_graph *g, sw_graph **out); /* folding, CSE,
 sw_status sw__pass_lower(const sw_graph *g, const sw__traits *t, sw_graph **out);
 sw_status sw__pass_epilogue(const sw_graph *g, const sw__traits *t, sw_graph **out); /* bias, relu into matmul, conv */
 sw_status sw__pass_layout(const sw_graph *g, const sw__traits *t, sw_graph **out);   /* sets sw__node.order */
+
+/* "half", "norm", "follow" or "f32": what sw_graph_autocast (precision.c) does with this op */
+const char *sw__precision_rule(uint32_t op);
 
 bool sw__dump_wanted(const char *pass);
 void sw__dump_graph(const char *pass, const char *when, const sw_graph *g);

@@ -4,12 +4,33 @@
 #include "exec/exec.h"
 #include <math.h>
 
+static const char *const precisions[SW_PRECISION_COUNT] = {
+    [SW_PRECISION_F32] = "f32", [SW_PRECISION_TF32] = "tf32", [SW_PRECISION_BF16] = "bf16", [SW_PRECISION_F16] = "f16",
+};
+
+const char *sw_precision_name(sw_precision p)
+{
+    return (unsigned)p < SW_PRECISION_COUNT ? precisions[p] : NULL;
+}
+
+bool sw_precision_find(const char *name, sw_precision *out)
+{
+    for (int i = 0; name && i < SW_PRECISION_COUNT; i++) {
+        if (strcmp(name, precisions[i]) != 0) continue;
+        *out = (sw_precision)i;
+        return true;
+    }
+    return false;
+}
+
 sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
 {
     if (!d || !o || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: device, options or out is NULL");
     if (!o->model == !o->model_name)
         return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: give either .model (a function) or .model_name");
     if (o->batch < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: batch is %lld", (long long)o->batch);
+    if ((unsigned)o->precision >= SW_PRECISION_COUNT)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: %d is no precision", (int)o->precision);
     sw_trainer *t = sw__calloc(1, sizeof *t);
     if (!t) return sw__no_memory(sizeof *t, "a trainer");
     t->device = sw__device_use(d);
@@ -104,6 +125,7 @@ static void set_init(const sw_trainer *t, sw_graph *g)
         if (g->vars[i].kind == SW_VAR_PARAM && g->vars[i].rank >= 2) g->vars[i].init = t->o.init;
 }
 
+/* The forward pass and, but for predictions, the loss. */
 static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
 {
     sw_graph_set_seed(g, t->o.seed);
@@ -126,15 +148,32 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     const sw_t loss = smoothing > 0 ? sw_cross_entropy_loss(out, y, .label_smoothing = smoothing) : loss_fn(out, y);
     sw_output(loss, "loss");
     if (classes) sw_output(count_correct(out, y), "correct");
-    SW_TRY(sw_graph_status(g));
-    return mode == SW__TRAIN ? sw_optimizer_apply(&t->o.optimizer, loss, NULL, 0) : SW_OK;
+    return sw_graph_status(g);
+}
+
+/* Types that the pass `precision` knows; SW_F32: it is not for this trainer. */
+static sw_dtype half_type(const sw_trainer *t)
+{
+    return t->o.precision == SW_PRECISION_BF16 ? SW_BF16 : t->o.precision == SW_PRECISION_F16 ? SW_F16 : SW_F32;
+}
+
+static sw_status mix(const sw_trainer *t, sw_graph **g)
+{
+    sw_graph *mixed = NULL;
+    if (half_type(t) == SW_F32) return SW_OK;
+    SW_TRY(sw_graph_autocast(*g, half_type(t), &mixed));
+    sw_graph_free(*g);
+    *g = mixed;
+    return SW_OK;
 }
 
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out)
 {
     sw_graph *g = NULL;
     SW_TRY(sw_graph_new(&g));
-    const sw_status st = record(t, g, mode, n);
+    sw_status st = record(t, g, mode, n);
+    if (st == SW_OK) st = mix(t, &g);
+    if (st == SW_OK && mode == SW__TRAIN) st = sw_optimizer_apply(&t->o.optimizer, sw_graph_output(g, "loss"), NULL, 0);
     if (st != SW_OK) {
         sw_graph_free(g);
         return st;
