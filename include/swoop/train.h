@@ -83,6 +83,8 @@ typedef enum sw_event_kind {
     SW_EVENT_EPOCH,      /* after each epoch and its validation */
     SW_EVENT_CHECKPOINT, /* a checkpoint was written */
     SW_EVENT_NOT_FINITE, /* a step was skipped because its loss is NaN or infinite; message says which tensor */
+    SW_EVENT_OVERFLOW,   /* f16: a step was skipped because its gradients are not finite, and the loss scale halved; no
+                            failure. message says the scale and which tensor */
     SW_EVENT_STOPPED     /* early stop: message says why */
 } sw_event_kind;
 
@@ -136,7 +138,9 @@ typedef struct sw_fit_result {
     sw_metrics valid;               /* the last; n = 0 without */
     int64_t best_epoch;             /* 0: none */
     double best;                    /* the monitored figure then */
-    int64_t skipped;                /* steps skipped for NaN */
+    int64_t skipped;                /* steps skipped: for NaN, and overflows */
+    int64_t overflows;              /* f16: those skipped because gradients times loss_scale were not finite */
+    double loss_scale;              /* f16: of the last step; else 0 */
     bool early;                     /* stopped by patience */
 } sw_fit_result;
 

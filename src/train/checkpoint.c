@@ -78,14 +78,16 @@ typedef struct field {
     const char *name;
     enum { INTEGER, REAL, FLAG } type;
     size_t offset;
+    bool later; /* checkpoints of earlier versions lack it: 0 */
 } field;
-#define STATE(type, member) {#member, type, offsetof(sw__fit_state, member)}
+#define STATE(type, member) {#member, type, offsetof(sw__fit_state, member), false}
+#define LATER(type, member) {#member, type, offsetof(sw__fit_state, member), true}
 static const field fields[] = {
-    STATE(INTEGER, epoch),      {"at_epoch", INTEGER, offsetof(sw__fit_state, at.epoch)},
-    STATE(REAL, loss_sum),      {"at_batch", INTEGER, offsetof(sw__fit_state, at.batch)},
+    STATE(INTEGER, epoch),      {"at_epoch", INTEGER, offsetof(sw__fit_state, at.epoch), false},
+    STATE(REAL, loss_sum),      {"at_batch", INTEGER, offsetof(sw__fit_state, at.batch), false},
     STATE(INTEGER, correct),    STATE(INTEGER, samples),    STATE(REAL, seconds),       STATE(REAL, epoch_seconds),
     STATE(REAL, best),          STATE(INTEGER, best_epoch), STATE(INTEGER, since_best), STATE(INTEGER, skipped),
-    STATE(INTEGER, batch),      STATE(INTEGER, seed),       STATE(FLAG, shuffle),       STATE(FLAG, drop_last),
+    LATER(INTEGER, overflows),  STATE(INTEGER, batch),      STATE(INTEGER, seed),       STATE(FLAG, shuffle),       STATE(FLAG, drop_last),
 };
 
 static void put_number(sw__text *t, const char *name, double value)
@@ -125,6 +127,7 @@ static bool read_field(const json_t *o, const field *f, sw__fit_state *s)
 {
     char *at = (char *)s + f->offset;
     const json_t *v = json_object_get(o, f->name);
+    if (v == NULL && f->later) return true;
     if (f->type == INTEGER && json_is_integer(v)) *(int64_t *)(void *)at = json_integer_value(v);
     else if (f->type == REAL && json_is_number(v)) *(double *)(void *)at = json_number_value(v);
     else if (f->type == REAL && json_is_null(v)) *(double *)(void *)at = 0;

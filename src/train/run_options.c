@@ -154,6 +154,8 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .seed = (uint64_t)sw_config_int(c, SW_KEY_SEED),
         .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
     };
+    if (!sw_precision_find(sw_config_text(c, SW_KEY_PRECISION), &out->precision))
+        return sw__fail(SW_ERR_ARGUMENT, "precision '%s' is not known", sw_config_text(c, SW_KEY_PRECISION));
     sw__run_init_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
     SW_TRY(check_optimisation(c, &out->optimizer));
     return loss_of(c, d, &out->loss);

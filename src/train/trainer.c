@@ -37,6 +37,8 @@ sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer *
     t->o = *o;
     t->o.optimizer = sw_optimizer_resolved(&o->optimizer);
     t->o.optimizer.skip_nonfinite = true; /* a NaN must not reach the weights: fit says where it came from */
+    if (t->o.precision != SW_PRECISION_F16) t->o.optimizer.loss_scale = 0; /* others have f32's range */
+    else if (t->o.optimizer.loss_scale <= 0) t->o.optimizer.loss_scale = 65536;
     if (t->o.batch == 0) t->o.batch = 64;
     t->schedule_lr = t->o.optimizer.lr;
     if (o->model_name && !(t->model_name = sw__strdup(o->model_name))) {
@@ -211,6 +213,8 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     p->bias2 = sw_program_input(p->program, SW_INPUT_BIAS2);
     p->loss = sw_program_output(p->program, "loss");
     p->correct = sw_program_output(p->program, "correct");
+    p->scale = sw_program_output(p->program, SW_OUTPUT_SCALE);
+    p->finite = sw_program_output(p->program, SW_OUTPUT_FINITE);
     p->output = sw_program_output(p->program, "output");
     p->x_elements = n * product(t->x_shape, t->x_rank);
     p->y_elements = n * product(t->y_shape, t->y_rank);
@@ -396,7 +400,13 @@ sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *corre
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(read_scalar(p->program, p->loss, loss));
     SW_TRY(read_scalar(p->program, p->correct, correct));
-    if (isfinite(*loss)) t->step++;
+    double finite = 1;
+    if (p->finite >= 0) {
+        SW_TRY(read_scalar(p->program, p->finite, &finite));
+        SW_TRY(read_scalar(p->program, p->scale, &t->scale));
+    }
+    t->overflow = finite == 0 && isfinite(*loss);
+    if (isfinite(*loss) && !t->overflow) t->step++;
     return SW_OK;
 }
 

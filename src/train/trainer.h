@@ -21,6 +21,7 @@ typedef struct sw__batch_program {
     sw_program *program;
     int x, y, lr, bias1, bias2;
     int loss, correct, output;
+    int scale, finite; /* of dynamic loss scaling */
     int64_t x_elements, y_elements;
 } sw__batch_program;
 
@@ -46,6 +47,8 @@ struct sw_trainer {
     int64_t step;         /* optimiser steps done */
     int64_t schedule_from; /* the schedule counts from this step (a resumed run may lay it anew) */
     double schedule_lr;
+    double scale;         /* loss scaling: what the last step used; 0: there is none */
+    bool overflow;        /* the last step's gradients were not finite though its loss was: it was skipped */
     volatile sig_atomic_t stop;
 };
 
@@ -58,7 +61,8 @@ typedef struct sw__fit_state {
     double seconds, epoch_seconds;
     double best;
     int64_t best_epoch, since_best;
-    int64_t skipped;
+    int64_t skipped;          /* steps; overflows: those of them for gradients beyond f16 */
+    int64_t overflows;
     int64_t batch;            /* that `at` counts in */
     int64_t seed;
     bool shuffle, drop_last;
@@ -87,7 +91,7 @@ sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const
 int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
 /* A step in three: a batch is sent, the step on the last n that were sent is launched, and its counts are read: *correct
- * is 0 where there are no classes; the loss is not judged. The next batch may be sent before the counts are read. */
+ * is 0 where there are no classes; the loss is not judged, but with loss scaling t->overflow is set. The next batch may be sent before the counts are read. */
 sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n);
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);
@@ -107,7 +111,7 @@ sw_status sw__make_folder(const char *path); /* and its parents; fine if it is t
 
 /* ---- diagnose.c ---- */
 /* Runs the step's graph again on the present (not updated) variables, node by node, and says in `message` which value
- * was the first that is not finite. */
-sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, char *message, size_t size);
+ * was the first that is not finite: of the forward pass, or, with a scale, of the gradients of loss times scale. */
+sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, double scale, char *message, size_t size);
 
 #endif
