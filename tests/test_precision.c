@@ -299,9 +299,11 @@ static const char *const *devices(void)
 static void test_runs(void **state)
 {
     (void)state;
+    const bool every = getenv("SWOOP_TEST_ALL") != NULL; /* a GPU compiles for a long time: two networks, one of them in both */
     for (const char *const *d = devices(); *d; d++)
         for (size_t i = 0; i < GOLDEN_NETS; i++)
-            for (int h = 0; h < (int)SW_COUNT(halves); h++) replay(&golden_nets[i], h, *d);
+            for (int h = 0; h < (int)SW_COUNT(halves); h++)
+                if (every || strcmp(*d, "cpu") == 0 || i == 0 || (i == 1 && h == 0)) replay(&golden_nets[i], h, *d);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------------ */
