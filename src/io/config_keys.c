@@ -90,7 +90,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_LOSS] = {
         .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto",
-                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber",
+                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber|bce_with_logits",
                   .help = "what is minimised; auto: cross_entropy for classes, mse for values" },
     },
     [SW_KEY_LABEL_SMOOTHING] = {

@@ -123,9 +123,11 @@ static sw_t mean_l1(sw_t output, sw_t target) { return sw_l1_loss(output, target
 static sw_t mean_smooth_l1(sw_t output, sw_t target) { return sw_smooth_l1_loss(output, target, 1, SW_REDUCE_MEAN); }
 static sw_t mean_huber(sw_t output, sw_t target) { return sw_huber_loss(output, target, 1, SW_REDUCE_MEAN); }
 
+static sw_t mean_bce(sw_t output, sw_t target) { return sw_bce_with_logits_loss(output, target, SW_NONE, SW_REDUCE_MEAN); }
+
 static const struct { const char *name; sw_loss_fn loss; bool values; } losses[] = {
     {"cross_entropy", sw_cross_entropy, false}, {"mse", sw_mse, true}, {"l1", mean_l1, true},
-    {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true},
+    {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true}, {"bce_with_logits", mean_bce, true},
 };
 
 static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_fn *out)

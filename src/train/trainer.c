@@ -2,6 +2,7 @@
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
 #include "exec/exec.h"
+#include "nn/models.h"
 #include <math.h>
 
 sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
@@ -227,6 +228,12 @@ static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d
     return SW_OK;
 }
 
+/* Axes of a sample's values that the model is told the product of: all of them, or an image's channels alone. */
+static int value_axes(const sw_trainer *t)
+{
+    return t->y_rank == 3 && !t->o.model && sw__model_per_pixel(t->model_name) ? 1 : t->y_rank;
+}
+
 void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
 {
     t->x_dtype = d->x_dtype;
@@ -238,7 +245,7 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
     memcpy(t->y_shape, d->y_shape, sizeof t->y_shape);
     t->classes = d->classes;
     t->outputs = t->o.outputs;
-    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, d->y_rank);
+    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, value_axes(t));
 }
 
 /* Evaluation batches are not smaller than 256 so that small training batches do not make it slow. */
