@@ -92,6 +92,64 @@ typedef struct sw_embedding_options {
 SW_API sw_t sw_embedding_with(sw_t index, sw_embedding_options o);
 #define sw_embedding(x, ...) sw_embedding_with((x), (sw_embedding_options){__VA_ARGS__, .sw_end = 0})
 
+/* ---- layers: attention. All take and give [N, T, features] ------------------------------------------------------------- */
+
+typedef struct sw_multihead_attention_options {
+    int64_t heads;     /* divides the features */
+    const char *name;
+    bool causal;
+    sw_t mask;         /* as sw_attention's (true: may attend, which PyTorch's layer has the other way round), or SW_NONE */
+    sw_t key, value;   /* [N, T', features] to attend to; SW_NONE: x; one of the two alone is both */
+    bool no_bias;
+    int sw_end;
+} sw_multihead_attention_options;
+/* torch.nn.MultiheadAttention(batch_first=True): in_proj_weight [3 D, D], in_proj_bias, out_proj.weight [D, D], out_proj.bias.
+ * There is no dropout of attention weights: sw_dropout the result. */
+SW_API sw_t sw_multihead_attention_with(sw_t x, sw_multihead_attention_options o);
+#define sw_multihead_attention(x, ...) \
+    sw_multihead_attention_with((x), (sw_multihead_attention_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_rope_options {
+    int64_t offset; /* the first row's position */
+    double base;    /* 0: 10000 */
+    int sw_end;
+} sw_rope_options;
+/* Rotary positions (Su et al. 2021) for x [.., T, D], D even, such as q and k [B, H, T, D]. Feature i pairs with i + D/2 (as
+ * in GPT-NeoX and Llama, not neighbours): (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position base^(-2i/D).
+ * sw_rope(x, .offset = 0) */
+SW_API sw_t sw_rope_with(sw_t x, sw_rope_options o);
+#define sw_rope(x, ...) sw_rope_with((x), (sw_rope_options){__VA_ARGS__, .sw_end = 0})
+
+/* x [.., T, D] plus sin(p 10000^(-2i/D)) in feature 2i and cos of it in 2i + 1, p = offset, offset + 1, …; D even (Vaswani et
+ * al. 2017). */
+SW_API sw_t sw_sinusoidal_positions(sw_t x, int64_t offset);
+
+typedef struct sw_position_embedding_options {
+    const char *name;
+    int64_t context;     /* rows of the table; 0: T */
+    sw_init weight_init; /* kind 0: normal(0, 1) */
+    int sw_end;
+} sw_position_embedding_options;
+/* x [.., T, D] plus the first T rows of a learnt weight [context, D]. */
+SW_API sw_t sw_position_embedding_with(sw_t x, sw_position_embedding_options o);
+#define sw_position_embedding(x, ...) \
+    sw_position_embedding_with((x), (sw_position_embedding_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_encoder_layer_options {
+    int64_t heads;
+    const char *name;
+    int64_t feedforward; /* width inside; 0: four times the features */
+    double dropout;      /* of what is added to the stream and inside the feed-forward; attention weights: none */
+    bool norm_first;     /* layer norms before attention and feed-forward; otherwise behind the sums (Vaswani et al. 2017) */
+    bool gelu;           /* otherwise relu */
+    bool causal;
+    sw_t mask;           /* as sw_attention's, or SW_NONE */
+    int sw_end;
+} sw_encoder_layer_options;
+/* torch.nn.TransformerEncoderLayer: self_attn.*, linear1.*, linear2.*, norm1.*, norm2.* */
+SW_API sw_t sw_encoder_layer_with(sw_t x, sw_encoder_layer_options o);
+#define sw_encoder_layer(x, ...) sw_encoder_layer_with((x), (sw_encoder_layer_options){__VA_ARGS__, .sw_end = 0})
+
 /* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
 SW_API sw_t sw_dropout(sw_t x, double p);
 
@@ -214,8 +272,8 @@ SW_API sw_t sw_contrastive_loss(sw_t a, sw_t b, sw_t target, double margin, sw_r
 typedef sw_t (*sw_model_fn)(sw_t x);
 typedef sw_t (*sw_loss_fn)(sw_t output, sw_t target);
 
-/* "mlp", "mlp:256,128", "lenet", "cnn:32,64", "resnet18", "resnet8:8,16,32" …: builds the named model on x. outputs: number
- * of classes (or regression targets). An unknown name or bad arguments are a sticky error with the names that exist. */
+/* "mlp", "mlp:256,128", "lenet", "cnn:32,64", "resnet18", "gpt:4x4x128", "gpt:124m" …: builds the named model on x. outputs: number
+ * of classes (or regression targets; gpt: of tokens). An unknown name or bad arguments are a sticky error with the names that exist. */
 SW_API sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs);
 /* Names, arguments and one line about each model; entry NULL ends the list. */
 typedef struct sw_model_info { const char *name, *arguments, *about; } sw_model_info;
@@ -235,6 +293,8 @@ typedef struct sw_param_group {
     double lr_scale;     /* 0: 1; SW_ZERO: 0 */
     double weight_decay; /* 0: the optimiser's; SW_ZERO: none */
     bool frozen;         /* not learnt: no gradient, no state */
+    bool late;           /* learnt from some step on, which is the first for these: they read scalars of their own, see
+                            SW_INPUT_LATE. With .frozen for the steps before, the variables lie in the same places */
 } sw_param_group;
 #define SW_MAX_PARAM_GROUPS 15
 
@@ -270,6 +330,7 @@ typedef struct sw_optimizer {
 #define SW_INPUT_LR "lr"
 #define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t; sgd with dampening: the gradient's weight */
 #define SW_INPUT_BIAS2 "bias_correction2" /* adam: 1 - beta2^t; others: see sw_optimizer_scalars */
+#define SW_INPUT_LATE ".late" /* behind each of the three names: the same for groups that are late, t from their first step */
 
 /* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
  * One flat update for each group of parameters (decayed or not). frozen: may be NULL. Outputs added: "grad_norm" if
@@ -282,7 +343,7 @@ SW_API sw_optimizer sw_optimizer_resolved(const sw_optimizer *o);
 
 typedef enum sw_schedule_kind {
     SW_SCHEDULE_CONSTANT = 0, SW_SCHEDULE_STEP, SW_SCHEDULE_COSINE, SW_SCHEDULE_LINEAR, SW_SCHEDULE_MULTISTEP,
-    SW_SCHEDULE_EXPONENTIAL, SW_SCHEDULE_POLYNOMIAL, SW_SCHEDULE_RESTARTS, SW_SCHEDULE_ONECYCLE
+    SW_SCHEDULE_EXPONENTIAL, SW_SCHEDULE_POLYNOMIAL, SW_SCHEDULE_RESTARTS, SW_SCHEDULE_ONECYCLE, SW_SCHEDULE_PLATEAU
 } sw_schedule_kind;
 SW_API const char *sw_schedule_name(sw_schedule_kind kind); /* "cosine"; NULL if there is no such kind */
 #define SW_MAX_MILESTONES 16
@@ -293,15 +354,28 @@ typedef struct sw_schedule {
     double min_lr;
     int64_t step_size;  /* step: multiplied by gamma every so many steps; exponential: gamma is for so many (0: 1);
                            restarts: length of the first period */
-    double gamma;       /* step, multistep; 0: 0.1; exponential; 0: 0.95 */
+    double gamma;       /* step, multistep, plateau; 0: 0.1; exponential; 0: 0.95 */
     double power;       /* polynomial; 0: 1 */
     double growth;      /* restarts: each period is so many times as long as the one before; 0: 1 */
     int64_t milestones[SW_MAX_MILESTONES]; /* multistep: multiplied by gamma at each */
     int n_milestones;
+    int64_t patience;   /* plateau: so many figures in a row may bring no gain; one more cuts the rate */
+    double threshold;   /* plateau: a gain is more than this part of the best; 0: 1e-4; SW_ZERO: any */
+    int64_t cooldown;   /* plateau: after a cut, so many figures do not count */
 } sw_schedule;
 /* Learning rate of step s. cosine: min + (lr - min)/2 (1 + cos(pi (s - warmup)/(total - warmup))); the others stand in
  * src/nn/schedule.c. */
 SW_API double sw_schedule_lr(const sw_schedule *schedule, double lr, int64_t s);
+
+/* Reduce on plateau (torch's ReduceLROnPlateau, relative threshold, eps 1e-8): its memory, zero at first. After each
+ * validation: the rate from now on, lr or max(gamma lr, min_lr). less: smaller figures are better. sw_schedule_lr takes the
+ * present rate and only sees to the warm-up; sw_trainer_fit does all this with the figure it monitors. */
+typedef struct sw_plateau {
+    bool begun;
+    double best;
+    int64_t bad, cooldown; /* figures without gain in a row; figures left that do not count */
+} sw_plateau;
+SW_API double sw_plateau_step(const sw_schedule *schedule, sw_plateau *p, double figure, bool less, double lr);
 
 #ifdef __cplusplus
 }

@@ -128,6 +128,9 @@ static void note_data(const run *r)
     const char *given = sw_config_text(r->c, SW_KEY_VAL);
     if (r->val && *given)
         snprintf(held, sizeof held, ", %lld val (%.80s)", (long long)sw_dataset_about(r->val)->count, given);
+    else if (r->val && d->x_dtype == SW_I64 && (strcmp(d->format, "text") == 0 || strcmp(d->format, "bytes") == 0))
+        snprintf(held, sizeof held, ", %lld val (%g %%, the end)", (long long)sw_dataset_about(r->val)->count,
+                 100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT));
     else if (r->val)
         snprintf(held, sizeof held, ", %lld val (%g %%, stratified, seed %lld)", (long long)sw_dataset_about(r->val)->count,
                  100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT), (long long)sw_config_int(r->c, SW_KEY_SEED));
@@ -177,20 +180,31 @@ static sw_status load_weights(run *r)
     return sw_trainer_load(r->trainer, init, prefixed ? "init." : NULL);
 }
 
-static sw_status make_trainer(run *r)
+static sw_status new_trainer(run *r, const sw__run_lists *lists)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     sw_trainer_options o;
-    SW_TRY(sw__run_trainer_options(r->c, d, &o));
-    o.schedule = sw__run_schedule(r->c, epoch_steps(r), r->total_steps);
+    SW_TRY(sw__run_trainer_options(r->c, d, lists, &o));
+    SW_TRY(sw__run_schedule(r->c, epoch_steps(r), r->total_steps, &o.schedule));
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
     char shape[96];
     sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
     const sw_status st = sw_trainer_prepare(r->trainer, r->train);
     if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", o.model_name, shape);
+    SW_TRY(sw__run_lists_check(lists, sw_trainer_params(r->trainer)));
     SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
     return sw__run_note_chosen(r->c, &o.optimizer);
+}
+
+static sw_status make_trainer(run *r)
+{
+    sw__run_lists lists;
+    SW_TRY(sw__run_lists_read(&lists, r->c));
+    sw_status st = sw__run_class_weights(&lists, r->c, r->train);
+    if (st == SW_OK) st = new_trainer(r, &lists);
+    sw__run_lists_free(&lists);
+    return st;
 }
 
 static int64_t count_parameters(sw_params *p)
@@ -316,7 +330,8 @@ static sw_status open_all(run *r)
 
 static sw_status describe_model(run *r)
 {
-    SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL), sw_trainer_output_size(r->trainer), &r->about));
+    SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL),
+                       sw_trainer_output_size(r->trainer) / r->trainer->positions, &r->about));
     return sw__about_write(&r->about, &r->info);
 }
 
