@@ -320,6 +320,21 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "do not measure which of a GPU's kernels are the fastest" },
         .alone = "true",
     },
+    [SW_KEY_PREFLIGHT] = {
+        .info = { .name = "preflight", .group = "control", .type = SW_KEY_BOOL, .fallback = "true", .may_change = true,
+                  .help = "look at the first batch, its gradients and dead relus before the first step; --no-preflight: not" },
+        .alone = "true",
+    },
+    [SW_KEY_SHADOW] = {
+        .info = { .name = "shadow", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
+                  .help = "DEVICE:STEPS: every so many steps each op is computed on that device, too, and compared: ref:100, "
+                          "cpu:100" },
+    },
+    [SW_KEY_HASHES] = {
+        .info = { .name = "hashes", .group = "control", .type = SW_KEY_BOOL, .fallback = "true", .may_change = true,
+                  .help = "record hashes of the weights in hashes.csv, for swoop verify" },
+        .alone = "true",
+    },
     [SW_KEY_PROJECT] = {
         .info = { .name = "project", .group = "output", .type = SW_KEY_STRING, .fallback = "runs",
                   .help = "folder of the run folders" },
