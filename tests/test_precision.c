@@ -308,14 +308,14 @@ static void test_runs(void **state)
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------------ */
 
-static void plan_of(const char *model, sw_dtype half, const char *device, sw_plan *out)
+static void plan_of(const char *model, sw_dtype half, int64_t n, sw_plan *out)
 {
     sw_graph *g = NULL, *mixed = NULL;
     sw_device *d = NULL;
-    ok(sw_device_open(device, NULL, &d));
+    ok(sw_device_open("null", NULL, &d));
     ok(sw_graph_new(&g));
     sw_graph_set_training(g, true);
-    const sw_t x = sw_input(g, "x", SW_F32, 4, (int64_t[]){8, 3, 64, 64}), y = sw_input(g, "y", SW_I64, 1, (int64_t[]){8});
+    const sw_t x = sw_input(g, "x", SW_F32, 4, (int64_t[]){n, 3, 32, 32}), y = sw_input(g, "y", SW_I64, 1, &n);
     sw_output(sw_cross_entropy(sw_model_build(model, x, 10), y), "loss");
     ok(sw_graph_status(g));
     if (half != SW_F32) {
@@ -330,25 +330,168 @@ static void plan_of(const char *model, sw_dtype half, const char *device, sw_pla
     sw_device_close(d);
 }
 
-/* Activations are half as large; workspaces of the plan are not counted among them. Weights and their moments stay. */
+/* What a sample adds to a step is half as much: activations. Weights and their moments stay what they are. */
 static void test_bytes(void **state)
 {
     (void)state;
-    sw_plan full, half;
-    plan_of("resnet18", SW_F32, "null", &full);
-    plan_of("resnet18", SW_BF16, "null", &half);
-    print_message("resnet18, 8 x 64 x 64: arena %.1f MiB in f32, %.1f in bf16\n", (double)full.arena / 1048576,
-                  (double)half.arena / 1048576);
-    assert_int_equal(full.params, half.params);
-    assert_int_equal(full.state, half.state);
-    assert_true((double)half.arena < 0.75 * (double)full.arena);
+    double sample[2];
+    sw_plan few[2], many[2];
+    for (int h = 0; h < 2; h++) {
+        plan_of("resnet18", h ? SW_BF16 : SW_F32, 64, &few[h]);
+        plan_of("resnet18", h ? SW_BF16 : SW_F32, 128, &many[h]);
+        sample[h] = (double)(many[h].arena - few[h].arena) / 64 / 1048576;
+    }
+    print_message("resnet18, 32 x 32: a sample takes %.2f MiB in f32, %.2f in bf16\n", sample[0], sample[1]);
+    assert_int_equal(few[0].params, few[1].params);
+    assert_int_equal(few[0].state, few[1].state);
+    assert_true(sample[1] < 0.55 * sample[0]);
+}
+
+/* ---- loss scaling ------------------------------------------------------------------------------------------------------ */
+
+enum { SAMPLES = 60, CLASSES = 3, BATCH = 20 };
+static float pixels[SAMPLES][1][6][6];
+static int64_t labels[SAMPLES];
+
+static sw_dataset *stripes(void)
+{
+    for (int i = 0; i < SAMPLES; i++) {
+        labels[i] = i % CLASSES;
+        for (int r = 0; r < 6; r++)
+            for (int c = 0; c < 6; c++)
+                pixels[i][0][r][c] = (float)((i * 31 + r * 17 + c * 7) % 23) / 46.0f + (r / 2 == labels[i] ? 1.0f : 0.0f);
+    }
+    const sw_array x = {.dtype = SW_F32, .rank = 4, .shape = {SAMPLES, 1, 6, 6}, .data = pixels, .bytes = sizeof pixels};
+    const sw_array y = {.dtype = SW_I64, .rank = 1, .shape = {SAMPLES}, .data = labels, .bytes = sizeof labels};
+    sw_dataset *d = NULL;
+    ok(sw_dataset_from_memory(&x, &y, NULL, &d));
+    return d;
+}
+
+static sw_t net(sw_t x)
+{
+    const sw_t h = sw_relu(sw_batch_norm(sw_conv2d(x, 4, .kernel = 3, .pad = 1, .name = "conv"), .name = "bn"));
+    return sw_linear(sw_flatten(sw_max_pool2d(h, .kernel = 2)), CLASSES, .name = "fc");
+}
+
+static sw_trainer *f16_trainer(sw_device *d, double scale, int64_t interval)
+{
+    sw_trainer *t = NULL;
+    ok(sw_trainer_new(d, &(sw_trainer_options){.model = net, .precision = SW_PRECISION_F16, .batch = BATCH, .seed = 7,
+                                               .optimizer = sw_adamw(.lr = 1e-2, .clip_norm = 1, .loss_scale = scale,
+                                                                     .growth_interval = interval)}, &t));
+    return t;
+}
+
+typedef struct seen { int64_t overflows, steps, stop; char first[800]; } seen;
+
+static sw_status watch(void *context, const sw_event *e)
+{
+    seen *const s = context;
+    if (e->kind == SW_EVENT_OVERFLOW && s->overflows++ == 0) snprintf(s->first, sizeof s->first, "%s", e->message);
+    if (e->kind == SW_EVENT_STEP) {
+        s->steps++;
+        assert_true(isfinite(e->loss));
+        if (s->stop && e->step == s->stop) return sw_dataset_error(SW_ERR_INTERRUPTED, "enough");
+    }
+    return SW_OK;
+}
+
+static double variable(sw_trainer *t, const char *name)
+{
+    double v = NAN;
+    ok(sw_params_get(sw_trainer_params(t), sw_params_find(sw_trainer_params(t), name), SW_F64, &v, 1));
+    return v;
+}
+
+/* From 2^30 every gradient overflows; the scale halves until none does, and the steps in between change nothing. Then it
+ * doubles after each four steps, and falls back when that was too much. */
+static void test_overflow(void **state)
+{
+    (void)state;
+    sw_device *d = NULL;
+    ok(sw_device_open(devices()[0], NULL, &d));
+    sw_dataset *data = stripes();
+    sw_trainer *t = f16_trainer(d, 0x1p30, 4);
+    seen s = {0};
+    sw_fit_result r;
+    ok(sw_trainer_fit(t, data, &(sw_fit_options){.epochs = 20, .event = watch, .context = &s}, &r));
+    print_message("%s\n%d overflows, %d steps, loss %g, scale %g\n", s.first, (int)r.overflows, (int)r.steps, r.loss, r.loss_scale);
+    for (int i = 0; i < 4; i++) {
+        static const char *const parts[] = {"overflow at step 1 with loss scale 1.07374e+09", "becomes 5.36871e+08", "infinite",
+                                            "f16["};
+        if (!strstr(s.first, parts[i])) fail_msg("no \"%s\" in \"%s\"", parts[i], s.first);
+    }
+    assert_true(r.overflows >= 8 && r.overflows == s.overflows && r.skipped == r.overflows);
+    assert_int_equal(r.steps + r.overflows, 20 * SAMPLES / BATCH);
+    assert_int_equal(r.steps, s.steps);
+    assert_true(r.loss < 0.5 && r.loss_scale < 0x1p26);
+    const double scale = variable(t, "loss_scale");
+    assert_true(frexp(scale, &(int){0}) == 0.5); /* still a power of two */
+    sw_trainer_free(t);
+    /* the first step that counts is the first step: Adam's bias corrections did not move on */
+    t = f16_trainer(d, 0x1p30, 2000);
+    sw_trainer *u = f16_trainer(d, 64, 2000);
+    ok(sw_trainer_prepare(t, data));
+    ok(sw_trainer_prepare(u, data));
+    double loss = 0, same = 0;
+    while (sw_trainer_steps_done(t) == 0) ok(sw_trainer_step(t, pixels, labels, BATCH, &loss));
+    ok(sw_trainer_step(u, pixels, labels, BATCH, &same));
+    assert_true(fabs(loss - same) < 1e-6); /* before the update; the statistics of the norm do not enter it */
+    assert_true(fabs(variable(t, "conv.bias.exp_avg") - variable(u, "conv.bias.exp_avg")) < 1e-3);
+    sw_trainer_free(t);
+    sw_trainer_free(u);
+    sw_dataset_close(data);
+    sw_device_close(d);
+}
+
+/* Stopped while the scale is on its way, and resumed in a new trainer: the same bits, scale and count among them. */
+static void test_resume(void **state)
+{
+    (void)state;
+    sw_device *d = NULL;
+    ok(sw_device_open(devices()[0], NULL, &d));
+    sw_dataset *data = stripes();
+    char folder[] = "/tmp/swoop-precision-XXXXXX", command[256];
+    if (!mkdtemp(folder)) fail_msg("no temporary folder");
+    sw_trainer *whole = f16_trainer(d, 0x1p30, 4), *first = f16_trainer(d, 0x1p30, 4), *second = f16_trainer(d, 0x1p30, 4);
+    seen all = {0}, part = {.stop = 23}, rest = {0};
+    sw_fit_result a, b;
+    ok(sw_trainer_fit(whole, data, &(sw_fit_options){.epochs = 12, .event = watch, .context = &all}, &a));
+    sw_fit_options o = {.epochs = 12, .event = watch, .context = &part, .checkpoint = folder};
+    assert_int_equal(sw_trainer_fit(first, data, &o, NULL), SW_ERR_INTERRUPTED);
+    o.context = &rest;
+    o.resume = folder;
+    ok(sw_trainer_fit(second, data, &o, &b));
+    assert_int_equal(a.overflows, b.overflows);
+    assert_int_equal(a.steps, b.steps);
+    sw_params *const x = sw_trainer_params(whole), *const y = sw_trainer_params(second);
+    assert_int_equal(sw_params_count(x), sw_params_count(y));
+    for (int i = 0; i < sw_params_count(x); i++) {
+        sw_var_info v;
+        ok(sw_params_info(x, i, &v));
+        double *p = malloc((size_t)v.elements * sizeof *p), *q = malloc((size_t)v.elements * sizeof *q);
+        ok(sw_params_get(x, i, SW_F64, p, v.elements));
+        ok(sw_params_get(y, sw_params_find(y, v.name), SW_F64, q, v.elements));
+        if (memcmp(p, q, (size_t)v.elements * sizeof *p) != 0) fail_msg("%s differs", v.name);
+        free(p);
+        free(q);
+    }
+    sw_trainer_free(whole);
+    sw_trainer_free(first);
+    sw_trainer_free(second);
+    sw_dataset_close(data);
+    sw_device_close(d);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest all[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_gradient_types),
-                                     cmocka_unit_test(test_runs), cmocka_unit_test(test_bytes)};
-    const struct CMUnitTest device[] = {cmocka_unit_test(test_runs)};
+                                     cmocka_unit_test(test_runs), cmocka_unit_test(test_bytes),
+                                     cmocka_unit_test(test_overflow), cmocka_unit_test(test_resume)};
+    const struct CMUnitTest device[] = {cmocka_unit_test(test_runs), cmocka_unit_test(test_overflow)};
     if (getenv("SWOOP_TEST_DEVICE")) return cmocka_run_group_tests(device, NULL, NULL);
     return cmocka_run_group_tests(all, NULL, NULL);
 }

@@ -26,6 +26,8 @@ typedef enum sw_precision {
 } sw_precision;
 SW_API const char *sw_precision_name(sw_precision p); /* "f32", "tf32", "bf16", "f16"; NULL for no precision */
 SW_API bool sw_precision_find(const char *name, sw_precision *out);
+/* What the plan of a step says of a mixed precision: what is emulated, and what that costs. Without a mixed one: "". */
+SW_API void sw_precision_note(sw_precision p, const sw_plan *plan, const sw_device_properties *d, char *buf, size_t size);
 
 typedef struct sw_trainer_options {
     sw_model_fn model;      /* a function of yours, or … */

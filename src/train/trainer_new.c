@@ -2,6 +2,7 @@
 #include "exec/exec.h"
 #include "train/trainer.h"
 #include <math.h>
+#include <stdio.h>
 
 static sw_status check_averages(const sw_trainer_options *o)
 {
@@ -68,6 +69,20 @@ bool sw_precision_find(const char *name, sw_precision *out)
         return true;
     }
     return false;
+}
+
+void sw_precision_note(sw_precision p, const sw_plan *plan, const sw_device_properties *d, char *buf, size_t size)
+{
+    const char *const name = sw_precision_name(p);
+    if (size > 0) *buf = '\0';
+    if (!name || !plan || !d || (p != SW_PRECISION_BF16 && p != SW_PRECISION_F16)) return;
+    if (plan->emulated > 0)
+        snprintf(buf, size, "%s: %d of %d ops run on f32 copies, as %s has no %s arithmetic for them: that saves memory, no time",
+                 name, plan->emulated, plan->ops, d->id, name);
+    else if (strcmp(d->backend, "opencl") == 0)
+        snprintf(buf, size, "%s in memory, arithmetic in f32: that saves memory and transfers, no operations", name);
+    else
+        snprintf(buf, size, "%s products, sums in f32", name);
 }
 
 sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
