@@ -2,6 +2,7 @@
  * Called by sw__node_add, which puts the op, its id and the scope in front of a message. */
 #include "graph/custom.h"
 #include "graph/infer.h"
+#include "graph/recurrent.h"
 
 /* ---- matmul --------------------------------------------------------------------------------------------------- */
 
@@ -316,6 +317,13 @@ static const struct { uint8_t op, outputs; void (*shape)(const sw__node *from, s
     { SW_OP_BATCH_NORM, 3, output_per_channel },
     { SW_OP_BATCH_NORM_GRAD, 3, output_per_channel },
     { SW_OP_LAYER_NORM, 3, output_per_row },
+    { SW_OP_LSTM, 4, sw__recurrent_output },
+    { SW_OP_GRU, 3, sw__recurrent_output },
+    { SW_OP_RNN, 2, sw__recurrent_output },
+    { SW_OP_LSTM_GRAD, 4, sw__recurrent_output },
+    { SW_OP_GRU_GRAD, 3, sw__recurrent_output },
+    { SW_OP_RNN_GRAD, 2, sw__recurrent_output },
+    { SW_OP_CTC_LOSS, 2, NULL }, /* output 1 has the shape of operand 0 */
 };
 
 int sw__node_outputs(const sw__node *n)
@@ -335,7 +343,8 @@ sw_status sw__infer_output(const sw_graph *g, sw__node *n)
         return sw__custom_output(g, from, k, n);
     for (size_t i = 0; i < SW_COUNT(several); i++) {
         if (several[i].op != from->op || k < 1 || k >= several[i].outputs) continue;
-        several[i].shape(from, n);
+        if (several[i].shape) several[i].shape(from, n);
+        else sw__take(n, sw__in(g, from, 0));
         return SW_OK;
     }
     char text[SW__TEXT_BYTES];

@@ -44,6 +44,8 @@ SW_INFER(sw__infer_layer_norm)
 SW_INFER(sw__infer_cross_entropy)
 SW_INFER(sw__infer_embedding)
 SW_INFER(sw__infer_embedding_grad)
+SW_INFER(sw__infer_recurrent)
+SW_INFER(sw__infer_ctc_loss)
 SW_INFER(sw__infer_custom)
 SW_INFER(sw__infer_custom_grad)
 #undef SW_INFER
@@ -102,6 +104,8 @@ SW_GRAD(sw__grad_log_softmax)
 SW_GRAD(sw__grad_cross_entropy)
 SW_GRAD(sw__grad_embedding)
 SW_GRAD(sw__grad_embedding_grad)
+SW_GRAD(sw__grad_recurrent)
+SW_GRAD(sw__grad_ctc_loss)
 SW_GRAD(sw__grad_custom)
 SW_GRAD(sw__grad_custom_grad)
 #undef SW_GRAD
@@ -125,6 +129,9 @@ SW_LOWER(sw__lower_log_softmax)
 SW_LOWER(sw__lower_cross_entropy)
 SW_LOWER(sw__lower_embedding)
 SW_LOWER(sw__lower_embedding_grad)
+SW_LOWER(sw__lower_recurrent)
+SW_LOWER(sw__lower_recurrent_grad)
+SW_LOWER(sw__lower_ctc_loss)
 #undef SW_LOWER
 
 #endif

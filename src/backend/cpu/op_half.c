@@ -63,6 +63,9 @@ static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
         if (s->at[i] != SIZE_MAX)
             convert(inner[i], SW_F32, ptr[i], (sw_dtype)p->desc[i].dtype, sw__desc_elements(&p->desc[i]), p->cpu);
     SW_TRY(s->inner->exec(s->inner, inner));
+    for (int i = y + 1; i < n; i++) /* further results are dense */
+        if (s->at[i] != SIZE_MAX)
+            convert(ptr[i], (sw_dtype)p->desc[i].dtype, inner[i], SW_F32, sw__desc_elements(&p->desc[i]), p->cpu);
     if (s->at[y] == SIZE_MAX) return SW_OK;
     const sw_dtype t = (sw_dtype)p->desc[y].dtype;
     const bool packed = sw__cpu_packed(&p->desc[y]);

@@ -64,6 +64,13 @@ const sw__ref_op sw__ref_ops[SW_OP_COUNT] = {
     [SW_OP_CROSS_ENTROPY] = { sw__ref_cross_entropy, NULL },
     [SW_OP_CUSTOM] = { sw__ref_custom, sw__ref_custom_workspace },
     [SW_OP_CUSTOM_GRAD] = { sw__ref_custom, sw__ref_custom_workspace },
+    [SW_OP_LSTM] = { sw__ref_recurrent, sw__ref_recurrent_workspace },
+    [SW_OP_GRU] = { sw__ref_recurrent, sw__ref_recurrent_workspace },
+    [SW_OP_RNN] = { sw__ref_recurrent, sw__ref_recurrent_workspace },
+    [SW_OP_LSTM_GRAD] = { sw__ref_recurrent_grad, sw__ref_recurrent_workspace },
+    [SW_OP_GRU_GRAD] = { sw__ref_recurrent_grad, sw__ref_recurrent_workspace },
+    [SW_OP_RNN_GRAD] = { sw__ref_recurrent_grad, sw__ref_recurrent_workspace },
+    [SW_OP_CTC_LOSS] = { sw__ref_ctc_loss, sw__ref_ctc_workspace },
     [SW_OP_EMBEDDING] = { sw__ref_embedding, NULL },
     [SW_OP_EMBEDDING_GRAD] = { sw__ref_embedding_grad, NULL },
 };
