@@ -1,9 +1,10 @@
-/* test_golden.c: twenty training steps of three networks against PyTorch's float64 runs, on ref, on cpu and on opencl, or on
+/* test_golden.c: twenty training steps of each network of golden_nets.h against PyTorch's float64 runs, on ref, on cpu and on opencl, or on
  * SWOOP_TEST_DEVICE alone.
  * Whole chain: model, gradient, passes, kernels, optimiser. Bounds: ref 1e-9 relative on losses; cpu 1e-4 on losses and
  * on first gradients (of each tensor's norm), final values within 1e-4 of each tensor's largest value; a GPU the same, and two runs give the same bits. */
 /* timeout: 300 */
 /* double: SWOOP_TEST_DEVICE=cuda:0 */
+#include "golden_nets.h"
 #include "graph/graph.h"
 #include "swoop/swoop.h"
 #include <math.h>
@@ -15,11 +16,9 @@
 #include <cmocka.h>
 
 #define STEPS 20
-#define BATCH 8
 
 typedef struct golden_case {
-    const char *file, *model;
-    sw_optimizer optimizer;
+    const golden_net *net;
     const char *device;
     double loss_bound, grad_bound, final_bound;
     double first_bound;  /* of the first loss */
@@ -45,13 +44,13 @@ static sw_graph *build(const golden_case *c, const sw_safetensors *f, bool grads
 {
     sw_graph *g = NULL;
     ok(sw_graph_new(&g));
-    const sw_array *x = tensor(f, "", "x");
-    const sw_t in = sw_input(g, "x", SW_F32, x->rank - 1, x->shape + 1);
-    const sw_t y = sw_input(g, "y", SW_I64, 1, (int64_t[]){BATCH});
-    const sw_t loss = sw_output(sw_cross_entropy(sw_model_build(c->model, in, 10), y), "loss");
+    const sw_array *x = tensor(f, "", "x"), *y = tensor(f, "", "y");
+    const sw_t in = sw_input(g, "x", x->dtype, x->rank - 1, x->shape + 1);
+    const sw_t answer = sw_input(g, "y", y->dtype, y->rank - 1, y->shape + 1);
+    const sw_t loss = sw_output(c->net->loss(sw_model_build(c->net->model, in, c->net->outputs), answer), "loss");
     ok(sw_graph_status(g));
     if (!grads) {
-        ok(sw_optimizer_apply(&c->optimizer, loss, NULL, 0));
+        ok(sw_optimizer_apply(&c->net->optimizer, loss, NULL, 0));
         return g;
     }
     sw_t params[128], grad[128];
@@ -78,8 +77,9 @@ static void set_batch(sw_program *p, const sw_safetensors *f, int step)
 {
     const sw_array *x = tensor(f, "", "x"), *y = tensor(f, "", "y");
     const int64_t nx = sw_array_count(x) / STEPS, ny = sw_array_count(y) / STEPS;
-    ok(sw_program_set(p, sw_program_input(p, "x"), SW_F32, (const float *)x->data + step * nx, nx));
-    ok(sw_program_set(p, sw_program_input(p, "y"), SW_I64, (const int64_t *)y->data + step * ny, ny));
+    const size_t bx = (size_t)nx * sw_dtype_size(x->dtype), by = (size_t)ny * sw_dtype_size(y->dtype);
+    ok(sw_program_set(p, sw_program_input(p, "x"), x->dtype, (const char *)x->data + (size_t)step * bx, nx));
+    ok(sw_program_set(p, sw_program_input(p, "y"), y->dtype, (const char *)y->data + (size_t)step * by, ny));
 }
 
 static void set_scalar(sw_program *p, const char *name, double v)
@@ -125,11 +125,11 @@ static void check_gradients(const golden_case *c, sw_device *d, sw_params *param
         double *grad = malloc((size_t)v.elements * sizeof *grad);
         ok(sw_program_get(p, i, SW_F64, grad, v.elements));
         const double e = distance_of_norm(grad, tensor(f, "grad0.", v.name)->data, v.elements);
-        if (e > c->grad_bound) fail_msg("%s on %s: gradient of %s is %g off", c->file, c->device, v.name, e);
+        if (e > c->grad_bound) fail_msg("%s on %s: gradient of %s is %g off", c->net->file, c->device, v.name, e);
         worst = fmax(worst, e);
         free(grad);
     }
-    print_message("%s on %s: first gradients within %.2g\n", c->file, c->device, worst);
+    print_message("%s on %s: first gradients within %.2g\n", c->net->file, c->device, worst);
     sw_program_free(p);
 }
 
@@ -147,18 +147,18 @@ static void check_final(const golden_case *c, sw_params *params, const sw_safete
             assert_int_equal(have[0], *(const int64_t *)want->data);
         } else {
             const double e = distance_of_largest(have, want->data, v.elements);
-            if (e > c->final_bound) fail_msg("%s on %s: final %s is %g off", c->file, c->device, v.name, e);
+            if (e > c->final_bound) fail_msg("%s on %s: final %s is %g off", c->net->file, c->device, v.name, e);
             worst = fmax(worst, e);
         }
         free(have);
     }
-    print_message("%s on %s: final values within %.2g of each tensor's largest\n", c->file, c->device, worst);
+    print_message("%s on %s: final values within %.2g of each tensor's largest\n", c->net->file, c->device, worst);
 }
 
 static void replay(const golden_case *c)
 {
     char path[512];
-    snprintf(path, sizeof path, "%s/golden/%s.safetensors", SWOOP_TEST_DATA, c->file);
+    snprintf(path, sizeof path, "%s/golden/%s.safetensors", SWOOP_TEST_DATA, c->net->file);
     sw_safetensors *f = NULL;
     sw_device *d = NULL;
     sw_params *params = NULL;
@@ -175,7 +175,7 @@ static void replay(const golden_case *c)
     double worst = 0;
     for (int s = 0; s < STEPS; s++) {
         double lr, bias1, bias2, loss;
-        sw_optimizer_scalars(&c->optimizer, s, rates[s], &lr, &bias1, &bias2);
+        sw_optimizer_scalars(&c->net->optimizer, s, rates[s], &lr, &bias1, &bias2);
         set_batch(p, f, s);
         set_scalar(p, SW_INPUT_LR, lr);
         set_scalar(p, SW_INPUT_BIAS1, bias1);
@@ -184,10 +184,11 @@ static void replay(const golden_case *c)
         ok(sw_program_get(p, sw_program_output(p, "loss"), SW_F64, &loss, 1));
         const double e = fabs(loss - want[s]) / fabs(want[s]);
         if (c->losses) c->losses[s] = loss;
-        if (!(e <= (s == 0 ? c->first_bound : c->loss_bound))) fail_msg("%s on %s: step %d: loss %.12g, not %.12g (%g)", c->file, c->device, s, loss, want[s], e);
+        if (!(e <= (s == 0 ? c->first_bound : c->loss_bound)))
+            fail_msg("%s on %s: step %d: loss %.12g, not %.12g (%g)", c->net->file, c->device, s, loss, want[s], e);
         worst = fmax(worst, e);
     }
-    print_message("%s on %s: losses within %.2g\n", c->file, c->device, worst);
+    print_message("%s on %s: losses within %.2g\n", c->net->file, c->device, worst);
     check_final(c, params, f);
     sw_program_free(p);
     sw_params_free(params);
@@ -198,24 +199,17 @@ static void replay(const golden_case *c)
 #define REF 1e-9, 1e-6, 1e-6, 1e-9, NULL /* gradients and final values are stored in f32 */
 #define CPU 1e-4, 1e-4, 1e-4, 1e-4, NULL
 #define GPU 1e-3, 1e-4, 1e-4, 1e-5, NULL
-#define MLP "mlp", "mlp:64", {.kind = SW_SGD, .lr = 0.05}
-#define LENET "lenet", "lenet", {.kind = SW_ADAM, .lr = 1e-3}
-#define RESNET "resnet8", "resnet8:8,16,32", {.kind = SW_SGD, .lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4}
 
 static void test_ref(void **state)
 {
     (void)state;
-    replay(&(golden_case){MLP, "ref", REF});
-    replay(&(golden_case){LENET, "ref", REF});
-    replay(&(golden_case){RESNET, "ref", REF});
+    for (size_t i = 0; i < GOLDEN_NETS; i++) replay(&(golden_case){&golden_nets[i], "ref", REF});
 }
 
 static void test_cpu(void **state)
 {
     (void)state;
-    replay(&(golden_case){MLP, "cpu", CPU});
-    replay(&(golden_case){LENET, "cpu", CPU});
-    replay(&(golden_case){RESNET, "cpu", CPU});
+    for (size_t i = 0; i < GOLDEN_NETS; i++) replay(&(golden_case){&golden_nets[i], "cpu", CPU});
 }
 
 /* On the device that is named, or the first of OpenCL, where there is one; and again, with inputs on the way beside what
@@ -232,13 +226,13 @@ static void test_gpu(void **state)
     }
     sw_device_close(d);
     double first[STEPS], again[STEPS];
-    golden_case cases[] = {{MLP, id, GPU}, {LENET, id, GPU}, {RESNET, id, GPU}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cases[i].losses = first;
-        replay(&cases[i]);
-        cases[i].losses = again;
+    for (size_t i = 0; i < GOLDEN_NETS; i++) {
+        golden_case c = {&golden_nets[i], id, GPU};
+        c.losses = first;
+        replay(&c);
+        c.losses = again;
         setenv("SWOOP_OPENCL_COPY_QUEUE", "1", 1);
-        replay(&cases[i]);
+        replay(&c);
         unsetenv("SWOOP_OPENCL_COPY_QUEUE");
         assert_memory_equal(first, again, sizeof first);
     }
@@ -294,9 +288,8 @@ static void replay_by_command(const char *name)
 static void test_command(void **state)
 {
     (void)state;
-    replay_by_command("mlp");
-    replay_by_command("lenet");
-    replay_by_command("resnet8");
+    for (size_t i = 0; i < GOLDEN_NETS; i++)
+        if (golden_nets[i].command) replay_by_command(golden_nets[i].file);
 }
 
 int main(void)

@@ -215,9 +215,14 @@ SW_API sw_t sw_linear_op(sw_t x, sw_t weight, sw_t bias);
 typedef struct sw_conv_options {
     int64_t stride[3], pad_lo[3], pad_hi[3], dilation[3];
     int64_t groups;
+    int64_t output_padding[3]; /* transposed convolution only: so many more elements behind; below stride or dilation */
 } sw_conv_options;
 /* x [N, C, spatial…], weight [O, C/groups, kernel…], bias [O] or SW_NONE -> [N, O, spatial'…] (ONNX Conv). */
 SW_API sw_t sw_conv_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_options *o);
+/* x [N, C, spatial…], weight [C, O/groups, kernel…], bias [O] or SW_NONE -> [N, O, spatial'…]: the gradient of a convolution of
+ * that geometry with respect to its input (torch.nn.ConvTranspose2d, ONNX ConvTranspose; Dumoulin & Visin 2016).
+ * spatial' = (spatial - 1) stride - pad_lo - pad_hi + dilation (kernel - 1) + output_padding + 1. */
+SW_API sw_t sw_conv_transpose_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_options *o);
 
 typedef struct sw_pool_options {
     int64_t kernel[3], stride[3], pad_lo[3], pad_hi[3]; /* stride 0: the kernel's size */
@@ -232,6 +237,12 @@ SW_API sw_t sw_avg_pool_op(sw_t x, const sw_pool_options *o);
 SW_API sw_t sw_batch_norm_op(sw_t x, sw_t weight, sw_t bias, double eps, sw_t *mean, sw_t *var);
 /* Over the last n axes (Ba et al. 2016); weight and bias have the shape of those axes or are SW_NONE. */
 SW_API sw_t sw_layer_norm_op(sw_t x, sw_t weight, sw_t bias, int n_axes, double eps);
+/* Over each group of C/groups channels and all spatial axes of a sample (Wu & He 2018); x [N, C, …]; weight and bias [C] or
+ * SW_NONE. Instance norm (Ulyanov et al. 2016): as many groups as channels. */
+SW_API sw_t sw_group_norm_op(sw_t x, int64_t groups, sw_t weight, sw_t bias, double eps);
+SW_API sw_t sw_instance_norm_op(sw_t x, sw_t weight, sw_t bias, double eps);
+/* x / sqrt(mean(x^2) + eps) over the last n axes, times weight (their shape, or SW_NONE) (Zhang & Sennrich 2019). */
+SW_API sw_t sw_rms_norm_op(sw_t x, sw_t weight, int n_axes, double eps);
 SW_API sw_t sw_softmax(sw_t x, int axis);
 SW_API sw_t sw_log_softmax(sw_t x, int axis);
 /* logits [N, C] or [N, T, C] (classes last); target: class indices (i64, i32; logits' shape without C) or probabilities

@@ -78,6 +78,63 @@ SW_API sw_t sw_embedding_with(sw_t index, sw_embedding_options o);
 /* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
 SW_API sw_t sw_dropout(sw_t x, double p);
 
+/* ---- layers that slide a window over 1 to 3 axes ------------------------------------------------------------------------- */
+
+/* For each of these numbers: the one for all spatial axes, or (where not 0) one an axis in the array. Depthwise: groups as
+ * many as x has channels. */
+typedef struct sw_conv_layer_options {
+    int64_t channels;
+    const char *name;
+    int64_t kernel, stride, pad, dilation, output_padding; /* 0: must be given, 1, 0, 1, 0 */
+    int64_t kernels[3], strides[3], pads[3], dilations[3], output_paddings[3];
+    int64_t groups; /* 0: 1 */
+    bool no_bias;
+    sw_init weight_init, bias_init; /* kind 0: uniform in +-1/sqrt(fan_in), PyTorch's default */
+    int sw_end;
+} sw_conv_layer_options;
+/* x [N, C, L] or [N, C, D, H, W] as sw_conv2d; weight [channels, C/groups, kernel…], bias [channels]. */
+SW_API sw_t sw_conv1d_with(sw_t x, sw_conv_layer_options o);
+SW_API sw_t sw_conv3d_with(sw_t x, sw_conv_layer_options o);
+#define sw_conv1d(x, ...) sw_conv1d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_conv3d(x, ...) sw_conv3d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+/* Transposed convolution (sw_conv_transpose_op): weight [C, channels/groups, kernel…], whose fan_in PyTorch takes to be
+ * channels/groups times the kernel. */
+SW_API sw_t sw_conv_transpose1d_with(sw_t x, sw_conv_layer_options o);
+SW_API sw_t sw_conv_transpose2d_with(sw_t x, sw_conv_layer_options o);
+SW_API sw_t sw_conv_transpose3d_with(sw_t x, sw_conv_layer_options o);
+#define sw_conv_transpose1d(x, ...) sw_conv_transpose1d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_conv_transpose2d(x, ...) sw_conv_transpose2d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_conv_transpose3d(x, ...) sw_conv_transpose3d_with((x), (sw_conv_layer_options){__VA_ARGS__, .sw_end = 0})
+
+/* ---- norms beside batch_norm and layer_norm ------------------------------------------------------------------------------- */
+
+typedef struct sw_group_norm_options {
+    int64_t groups; /* they must divide x's channels */
+    const char *name;
+    double eps;     /* 0: 1e-5 */
+    bool no_affine; /* no parameters */
+    int sw_end;
+} sw_group_norm_options;
+/* x [N, C, …]; weight, bias [C]: sw_group_norm(x, 4, .name = "norm1"). */
+SW_API sw_t sw_group_norm_with(sw_t x, sw_group_norm_options o);
+#define sw_group_norm(x, ...) sw_group_norm_with((x), (sw_group_norm_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_instance_norm_options {
+    const char *name;
+    double eps;      /* 0: 1e-5 */
+    double momentum; /* of the running statistics: 0: 0.1 */
+    bool affine;     /* parameters weight, bias [C]; PyTorch's default: none */
+    bool track_running_stats; /* running_mean, running_var, num_batches_tracked, as batch norm's: used outside training */
+    int sw_end;
+} sw_instance_norm_options;
+/* x [N, C, spatial…] with more than one spatial element in training. */
+SW_API sw_t sw_instance_norm_with(sw_t x, sw_instance_norm_options o);
+#define sw_instance_norm(x, ...) sw_instance_norm_with((x), (sw_instance_norm_options){__VA_ARGS__, .sw_end = 0})
+
+/* Over the last axis; weight [D]. eps 0: 2^-23, what PyTorch's None is for single precision. */
+SW_API sw_t sw_rms_norm_with(sw_t x, sw_norm_options o);
+#define sw_rms_norm(x, ...) sw_rms_norm_with((x), (sw_norm_options){__VA_ARGS__, .sw_end = 0})
+
 /* ---- activations: beside relu, sigmoid, tanh, gelu and silu of graph.h. Definitions are torch.nn.functional's. ---------- */
 
 SW_API sw_t sw_clamp(sw_t x, double low, double high);     /* min(max(x, low), high); gradient 0 at and beyond the bounds */

@@ -1,4 +1,4 @@
-/* layers.c: layers with parameters, made of variables and ops. Names are PyTorch's state_dict names.
+/* layers.c: layers with parameters, made of variables and ops; convolutions are in layers_conv.c, further norms in layers_norm.c. Names are PyTorch's state_dict names.
  * On graph/; used by models_*.c and by users' own networks. */
 #include "nn/layers.h"
 
@@ -14,28 +14,6 @@ sw_t sw_linear_with(sw_t x, sw_linear_options o)
     const sw_t w = sw__layer_param(g, &name, "weight", 2, (int64_t[]){n, k}, sw__fan_in_init(o.weight_init, k));
     const sw_t b = o.no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &n, sw__fan_in_init(o.bias_init, k));
     return sw__layer_finish(g, sw_linear_op(x, w, b), &name);
-}
-
-sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o)
-{
-    if (!sw_valid(x)) return SW_NONE;
-    sw_graph *g = x.graph;
-    const int64_t kh = o.kernel_h ? o.kernel_h : o.kernel, kw = o.kernel_w ? o.kernel_w : o.kernel;
-    const int64_t groups = sw__or_one(o.groups), c = sw_rank(x) == 4 ? sw_dim(x, 1) : 0;
-    if (sw_rank(x) != 4 || o.channels < 1 || kh < 1 || kw < 1 || groups < 1 || c % groups || o.channels % groups)
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "conv2d '%s': %lld channels, kernel %lldx%lld, %lld groups on an input of "
-                               "rank %d with %lld channels: needs [N, C, H, W], a kernel, and channels that the groups "
-                               "divide", o.name ? o.name : "", (long long)o.channels, (long long)kh, (long long)kw,
-                               (long long)groups, sw_rank(x), (long long)c);
-    const sw__layer_name name = sw__name_layer(g, o.name, "conv", "weight");
-    const int64_t fan_in = c / groups * kh * kw;
-    const sw_t w = sw__layer_param(g, &name, "weight", 4, (int64_t[]){o.channels, c / groups, kh, kw},
-                               sw__fan_in_init(o.weight_init, fan_in));
-    const sw_t b = o.no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &o.channels, sw__fan_in_init(o.bias_init, fan_in));
-    const int64_t s = sw__or_one(o.stride), d = sw__or_one(o.dilation);
-    const sw_conv_options conv = {.stride = {s, s}, .pad_lo = {o.pad, o.pad}, .pad_hi = {o.pad, o.pad}, .dilation = {d, d},
-                                  .groups = groups};
-    return sw__layer_finish(g, sw_conv_op(x, w, b, &conv), &name);
 }
 
 static sw_pool_options pool_options(sw_pool2d_options o)

@@ -22,6 +22,8 @@ static const struct model {
      {{16, 32, 64}, 3}, sw__model_resnet8},
     {{"resnet18", "channels of each stage", "residual network, two blocks a stage, CIFAR stem (He et al. 2016)"}, 4,
      SW__MAX_SIZES, {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"unet", "base width, groups of its norms", "U-Net with two stages and group norm: an output for each pixel "
+      "(Ronneberger et al. 2015)"}, 4, 2, {{16, 4}, 2}, sw__model_unet},
 };
 
 const sw_model_info *sw_model_list(void)

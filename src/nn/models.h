@@ -22,5 +22,6 @@ sw_t sw__model_lenet(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_cnn(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_resnet8(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_resnet18(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs);
 
 #endif

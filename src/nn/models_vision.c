@@ -83,3 +83,43 @@ sw_t sw__model_resnet18(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     return resnet(x, s, 2, outputs);
 }
+
+/* ---- unet: Ronneberger et al. 2015 with two stages, padded convolutions and group norm ----------------------------------- */
+
+/* 3x3 convolution, group norm, ReLU, twice: N.0, N.1, N.3, N.4, as in a torch.nn.Sequential. */
+static sw_t unet_double(sw_t x, int64_t channels, int64_t groups, const char *name)
+{
+    if (!sw_valid(x)) return x;
+    sw_graph *const g = x.graph;
+    sw_scope_push(g, "%s", name);
+    x = sw_conv2d(x, channels, .kernel = 3, .pad = 1, .no_bias = true, .name = "0");
+    x = sw_relu(sw_group_norm(x, groups, .name = "1"));
+    x = sw_conv2d(x, channels, .kernel = 3, .pad = 1, .no_bias = true, .name = "3");
+    x = sw_relu(sw_group_norm(x, groups, .name = "4"));
+    sw_scope_pop(g);
+    return x;
+}
+
+/* From below, upsampled, beside what the way down had at this size. */
+static sw_t unet_up(sw_t below, sw_t beside, int64_t channels, int64_t groups, const char *up, const char *dec)
+{
+    const sw_t parts[2] = {beside, sw_conv_transpose2d(below, channels, .kernel = 2, .stride = 2, .name = up)};
+    return unet_double(sw_concat(parts, 2, 1), channels, groups, dec);
+}
+
+sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs)
+{
+    const int64_t base = s->at[0], groups = s->n > 1 ? s->at[1] : 4, h = sw_dim(x, 2), w = sw_dim(x, 3);
+    if (s->n > 2 || base % groups != 0)
+        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model 'unet': after the colon come the base width and the groups of "
+                               "its norms, which divide it, like unet:16,4");
+    if (h < 4 || w < 4 || h % 4 != 0 || w % 4 != 0)
+        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model 'unet' halves images twice: height and width must be multiples "
+                               "of 4, not %lld x %lld", (long long)h, (long long)w);
+    const sw_t e1 = unet_double(x, base, groups, "enc1");
+    const sw_t e2 = unet_double(sw_max_pool2d(e1, .kernel = 2), 2 * base, groups, "enc2");
+    const sw_t mid = unet_double(sw_max_pool2d(e2, .kernel = 2), 4 * base, groups, "mid");
+    const sw_t d2 = unet_up(mid, e2, 2 * base, groups, "up2", "dec2");
+    const sw_t d1 = unet_up(d2, e1, base, groups, "up1", "dec1");
+    return sw_conv2d(d1, outputs, .kernel = 1, .name = "head");
+}

@@ -2,6 +2,7 @@
  * The library side of `swoop train`; files of the run are written by run_files.c. */
 #include "train/run.h"
 #include "train/run_files.h"
+#include "train/run_options.h"
 #include "train/trainer.h"
 #include <math.h>
 #include <stdio.h>
@@ -141,119 +142,10 @@ static void note_data(const run *r)
 
 /* ---- model and trainer ---------------------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    sw_init init;
-} schemes[] = {
-    {"default", {.kind = SW_INIT_ZEROS}},
-    {"xavier_uniform", {.kind = SW_INIT_XAVIER_UNIFORM}},
-    {"xavier_normal", {.kind = SW_INIT_XAVIER_NORMAL}},
-    {"he_uniform", {.kind = SW_INIT_HE_UNIFORM}},
-    {"he_normal", {.kind = SW_INIT_HE_NORMAL}},
-    {"uniform", {.kind = SW_INIT_UNIFORM, .a = -0.05, .b = 0.05}},
-    {"normal", {.kind = SW_INIT_NORMAL, .a = 0, .b = 0.02}},
-    {"constant", {.kind = SW_INIT_CONSTANT, .a = 0}},
-};
-
-/* The scheme of that name; false: it must be a file. */
-static bool find_scheme(const char *name, sw_init *init)
-{
-    for (size_t i = 0; i < SW_COUNT(schemes); i++)
-        if (strcmp(schemes[i].name, name) == 0) {
-            *init = schemes[i].init;
-            return true;
-        }
-    return false;
-}
-
-/* A zero that the user gave is meant. */
-static double exactly(double v)
-{
-    return v == 0 ? SW_ZERO : v;
-}
-
-static sw_status choose(run *r, sw_key k, const char *fmt, double value)
-{
-    char text[64];
-    snprintf(text, sizeof text, fmt, value);
-    return sw_config_is_auto(r->c, k) ? sw_config_choose(r->c, k, text) : SW_OK;
-}
-
-static bool has_momentum(sw_optimizer_kind kind)
-{
-    return kind == SW_SGD || kind == SW_RMSPROP;
-}
-
-/* Keys that would do nothing, or the opposite of what they say. */
-static sw_status check_optimisation(const sw_config *c, const sw_optimizer *o)
-{
-    const char *const schedule = sw_config_text(c, SW_KEY_SCHEDULE);
-    const bool falls = strcmp(schedule, "cosine") == 0 || strcmp(schedule, "linear") == 0 ||
-                       strcmp(schedule, "polynomial") == 0 || strcmp(schedule, "restarts") == 0;
-    if (sw_config_number(c, SW_KEY_MOMENTUM) > 0 && !has_momentum(o->kind))
-        return sw__fail(SW_ERR_ARGUMENT, "momentum is of sgd and rmsprop; %s has betas instead: leave it out, or auto",
-                        sw_optimizer_name(o->kind));
-    if (falls && sw_config_number(c, SW_KEY_MIN_LR) > o->lr && o->lr > 0)
-        return sw__fail(SW_ERR_ARGUMENT, "min_lr %g is above lr %g, from which the %s schedule comes down",
-                        sw_config_number(c, SW_KEY_MIN_LR), o->lr, schedule);
-    return SW_OK;
-}
-
-/* What is auto is left to the optimiser: Lion's betas are not Adam's. */
-static sw_optimizer optimizer_of(const sw_config *c)
-{
-    sw_optimizer o = {0};
-    for (int k = 0; k < SW_OPTIMIZER_COUNT; k++)
-        if (strcmp(sw_optimizer_name((sw_optimizer_kind)k), sw_config_text(c, SW_KEY_OPTIMIZER)) == 0)
-            o.kind = (sw_optimizer_kind)k;
-    const bool sgd = o.kind == SW_SGD;
-    if (!sw_config_is_auto(c, SW_KEY_LR)) o.lr = exactly(sw_config_number(c, SW_KEY_LR));
-    if (sgd && sw_config_is_auto(c, SW_KEY_MOMENTUM)) o.momentum = 0.9;
-    else if (sgd || (o.kind == SW_RMSPROP && !sw_config_is_auto(c, SW_KEY_MOMENTUM)))
-        o.momentum = exactly(sw_config_number(c, SW_KEY_MOMENTUM));
-    o.nesterov = sw_config_bool(c, SW_KEY_NESTEROV);
-    for (int i = 0; i < 2 && !sw_config_is_auto(c, SW_KEY_BETAS); i++) o.betas[i] = exactly(sw_config_pair(c, SW_KEY_BETAS, i));
-    if (!sw_config_is_auto(c, SW_KEY_EPS)) o.eps = sw_config_number(c, SW_KEY_EPS);
-    o.weight_decay = exactly(sw_config_number(c, SW_KEY_WEIGHT_DECAY));
-    o.decay_matrices = strcmp(sw_config_text(c, SW_KEY_DECAY_ON), "matrices") == 0;
-    o.clip_norm = sw_config_number(c, SW_KEY_CLIP_GRAD);
-    return sw_optimizer_resolved(&o);
-}
-
-/* Every effective key stands in config.yaml: what the optimiser chose, too. What it has not (lion has no eps, rmsprop no
- * betas) stays auto. */
-static sw_status note_chosen(run *r, const sw_optimizer *o)
-{
-    char betas[64];
-    snprintf(betas, sizeof betas, "%.17g,%.17g", o->betas[0], o->betas[1]);
-    SW_TRY(choose(r, SW_KEY_LR, "%.17g", o->lr));
-    if (has_momentum(o->kind)) SW_TRY(choose(r, SW_KEY_MOMENTUM, "%.17g", o->momentum));
-    if (o->eps > 0) SW_TRY(choose(r, SW_KEY_EPS, "%.17g", o->eps));
-    const bool wanted = o->betas[1] > 0 && sw_config_is_auto(r->c, SW_KEY_BETAS);
-    return wanted ? sw_config_choose(r->c, SW_KEY_BETAS, betas) : SW_OK;
-}
-
 static int64_t epoch_steps(const run *r)
 {
     const int64_t n = sw_dataset_about(r->train)->count, batch = sw_config_int(r->c, SW_KEY_BATCH_SIZE);
     return sw_config_bool(r->c, SW_KEY_DROP_LAST) ? n / batch : (n + batch - 1) / batch;
-}
-
-static sw_schedule schedule_of(const run *r)
-{
-    sw_schedule s = {0};
-    for (int k = 0; sw_schedule_name((sw_schedule_kind)k) != NULL; k++)
-        if (strcmp(sw_schedule_name((sw_schedule_kind)k), sw_config_text(r->c, SW_KEY_SCHEDULE)) == 0)
-            s.kind = (sw_schedule_kind)k;
-    s.total = r->total_steps;
-    s.warmup = (int64_t)llround(sw_config_number(r->c, SW_KEY_WARMUP) * (double)s.total);
-    s.min_lr = sw_config_number(r->c, SW_KEY_MIN_LR);
-    s.step_size = sw__steps_of(sw_config_int(r->c, SW_KEY_STEP_SIZE), epoch_steps(r));
-    if (s.kind == SW_SCHEDULE_EXPONENTIAL) s.step_size = epoch_steps(r);
-    if (!sw_config_is_auto(r->c, SW_KEY_GAMMA)) s.gamma = sw_config_number(r->c, SW_KEY_GAMMA);
-    s.power = sw_config_number(r->c, SW_KEY_POWER);
-    s.growth = sw_config_number(r->c, SW_KEY_GROWTH);
-    return s;
 }
 
 static void set_total_steps(run *r)
@@ -261,28 +153,6 @@ static void set_total_steps(run *r)
     const int64_t steps = sw_config_int(r->c, SW_KEY_STEPS);
     r->total_steps = sw__steps_of(sw_config_int(r->c, SW_KEY_EPOCHS), epoch_steps(r));
     if (steps > 0) r->total_steps = SW_MIN(steps, r->total_steps);
-}
-
-static sw_t mean_l1(sw_t output, sw_t target) { return sw_l1_loss(output, target, SW_REDUCE_MEAN); }
-static sw_t mean_smooth_l1(sw_t output, sw_t target) { return sw_smooth_l1_loss(output, target, 1, SW_REDUCE_MEAN); }
-static sw_t mean_huber(sw_t output, sw_t target) { return sw_huber_loss(output, target, 1, SW_REDUCE_MEAN); }
-
-static const struct { const char *name; sw_loss_fn loss; bool values; } losses[] = {
-    {"cross_entropy", sw_cross_entropy, false}, {"mse", sw_mse, true}, {"l1", mean_l1, true},
-    {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true},
-};
-
-static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_fn *out)
-{
-    *out = NULL;
-    for (size_t i = 0; i < SW_COUNT(losses); i++) {
-        if (strcmp(sw_config_text(c, SW_KEY_LOSS), losses[i].name) != 0) continue;
-        if (losses[i].values && d->target == SW_TARGET_CLASS)
-            return sw__fail(SW_ERR_ARGUMENT, "loss %s compares values, but the labels are classes: use cross_entropy",
-                            losses[i].name);
-        *out = losses[i].loss;
-    }
-    return SW_OK;
 }
 
 /* Starting weights from a file: of a golden or benchmark file ("init.…"), or a model's own. */
@@ -297,7 +167,7 @@ static sw_status load_weights(run *r)
         snprintf(path, sizeof path, "%.1150s%s", weights, folder ? "/best.safetensors" : "");
         SW_TRY(sw_trainer_load(r->trainer, path, NULL));
     }
-    if (find_scheme(init, &scheme)) return SW_OK;
+    if (sw__run_init_scheme(init, &scheme)) return SW_OK;
     sw_safetensors *f = NULL;
     SW_TRY(sw_safetensors_open(init, &f));
     bool prefixed = false;
@@ -307,30 +177,12 @@ static sw_status load_weights(run *r)
     return sw_trainer_load(r->trainer, init, prefixed ? "init." : NULL);
 }
 
-sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, sw_trainer_options *out)
-{
-    const char *model = sw_config_text(c, SW_KEY_MODEL);
-    if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
-    *out = (sw_trainer_options){
-        .model_name = model,
-        .label_smoothing = sw_config_number(c, SW_KEY_LABEL_SMOOTHING),
-        .optimizer = optimizer_of(c),
-        .batch = sw_config_int(c, SW_KEY_BATCH_SIZE),
-        .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
-        .seed = (uint64_t)sw_config_int(c, SW_KEY_SEED),
-        .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
-    };
-    find_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
-    SW_TRY(check_optimisation(c, &out->optimizer));
-    return loss_of(c, d, &out->loss);
-}
-
 static sw_status make_trainer(run *r)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     sw_trainer_options o;
     SW_TRY(sw__run_trainer_options(r->c, d, &o));
-    o.schedule = schedule_of(r);
+    o.schedule = sw__run_schedule(r->c, epoch_steps(r), r->total_steps);
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
     char shape[96];
     sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
@@ -338,7 +190,7 @@ static sw_status make_trainer(run *r)
     if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", o.model_name, shape);
     SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
-    return note_chosen(r, &o.optimizer);
+    return sw__run_note_chosen(r->c, &o.optimizer);
 }
 
 static int64_t count_parameters(sw_params *p)
@@ -447,8 +299,8 @@ static sw_status open_all(run *r)
         SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
     }
     if (!sw_config_bool(c, SW_KEY_DRY_RUN) && !r->write_kernels) SW_TRY(sw__run_check_computes(r->device));
-    SW_TRY(choose(r, SW_KEY_THREADS, "%.0f", SW_MAX(sw_device_info(r->device)->compute_units, 1)));
-    SW_TRY(choose(r, SW_KEY_WORKERS, "%.0f", 1));
+    SW_TRY(sw__run_choose(r->c, SW_KEY_THREADS, "%.0f", SW_MAX(sw_device_info(r->device)->compute_units, 1)));
+    SW_TRY(sw__run_choose(r->c, SW_KEY_WORKERS, "%.0f", 1));
     set_total_steps(r);
     if (r->total_steps == 0)
         return sw__fail(SW_ERR_DATA, "%s: %lld samples do not fill one batch of %lld, and drop_last leaves it out",
@@ -458,7 +310,7 @@ static sw_status open_all(run *r)
     SW_TRY(sw_dataset_ready(r->train));
     SW_TRY(normalize(r));
     return sw_dataset_about(r->train)->target == SW_TARGET_CLASS
-               ? choose(r, SW_KEY_NUM_CLASSES, "%.0f", (double)sw_dataset_about(r->train)->classes)
+               ? sw__run_choose(r->c, SW_KEY_NUM_CLASSES, "%.0f", (double)sw_dataset_about(r->train)->classes)
                : SW_OK;
 }
 

@@ -32,8 +32,6 @@ sw_status sw__about_apply(const sw__model_about *a, sw_dataset *d);
 
 /* The run's data as its configuration says, without normalisation: training and validation part (NULL if none). */
 sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **train, sw_dataset **val, sw_dataset **test);
-/* What the configuration says of the trainer, without a schedule; the strings are the configuration's. */
-sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, sw_trainer_options *out);
 /* "1x28x28" */
 void sw__sample_shape(int rank, const int64_t *shape, char *buf, size_t size);
 /* Refuses a device that only plans. */

@@ -1,6 +1,7 @@
 /* run_plan.c: what a training step would take on a device: bytes, operations, the largest batch. The library side of
  * `swoop plan`; a graph is recorded as for training (trainer.c) and planned by exec/, on nothing that is allocated. */
 #include "train/run.h"
+#include "train/run_options.h"
 #include "train/trainer.h"
 
 #define LARGEST ((int64_t)1 << 20)

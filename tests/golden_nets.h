@@ -1,0 +1,24 @@
+/* golden_nets.h: the networks of tests/golden/NAME.safetensors: twenty steps of PyTorch's each (golden/README.md). A new one is
+ * a row here; test_golden.c replays all of them on every device. */
+#ifndef GOLDEN_NETS_H
+#define GOLDEN_NETS_H
+
+#include "swoop/nn.h"
+
+typedef struct golden_net {
+    const char *file, *model;
+    int64_t outputs;        /* asked of the model */
+    sw_loss_fn loss;
+    sw_optimizer optimizer;
+    bool command;           /* there is a run file NAME.yaml, too */
+} golden_net;
+
+static const golden_net golden_nets[] = {
+    {"mlp", "mlp:64", 10, sw_cross_entropy, {.kind = SW_SGD, .lr = 0.05}, true},
+    {"lenet", "lenet", 10, sw_cross_entropy, {.kind = SW_ADAM, .lr = 1e-3}, true},
+    {"resnet8", "resnet8:8,16,32", 10, sw_cross_entropy,
+     {.kind = SW_SGD, .lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4}, true},
+};
+#define GOLDEN_NETS (sizeof golden_nets / sizeof *golden_nets)
+
+#endif
