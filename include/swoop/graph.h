@@ -277,6 +277,83 @@ SW_API sw_t sw_rnn_op(const sw_recurrent_options *o, bool relu, sw_t *h_n);
  * [N]. With reductions and options: sw_ctc_loss of nn.h. */
 SW_API sw_t sw_ctc_loss_op(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, int blank);
 
+/* ---- compositions: made of the ops above; definitions are PyTorch's (torch.NAME) unless said otherwise ----------------- */
+
+/* Sums of products by index letters, 1 to 4 operands: sw_einsum("bij,bjk->bik", (sw_t[]){ a, b }, 2). '...' stands for any
+ * axes, broadcast; without "->" the result has those, then the letters that occur once, in alphabetical order. A letter
+ * twice in one term takes the diagonal; axes of size 1 broadcast. The cheapest order of contraction is taken, as matrix
+ * products. Integers too. */
+SW_API sw_t sw_einsum(const char *equation, const sw_t *xs, int n);
+/* The k largest (smallest) along an axis, sorted; among equals the first, NaN counts as the greatest. indices: i64. Either
+ * result may be NULL. The gradient goes to the places that were chosen. */
+SW_API void sw_topk(sw_t x, int64_t k, int axis, bool largest, sw_t *values, sw_t *indices);
+SW_API sw_t sw_one_hot(sw_t index, int64_t classes, sw_dtype type); /* […] -> […, classes]; an index outside: zeros */
+SW_API sw_t sw_masked_fill(sw_t x, sw_t mask, double value);        /* value where the mask (bool, broadcasts) holds */
+/* x with axis `axis` replaced by its entries index[0], index[1] …; index [K] of i64 or i32. One outside stops the run. */
+SW_API sw_t sw_index_select(sw_t x, sw_t index, int axis);
+/* index [.., D], D <= rank of x: out[i] = x[index[i][0], …, index[i][D-1]] -> [.., x's other axes] (ONNX GatherND). */
+SW_API sw_t sw_gather_nd(sw_t x, sw_t index);
+/* base with src[i] added at base[index[i]]; src [.., base's other axes]. What comes twice adds up, in order of i. */
+SW_API sw_t sw_scatter_nd_add(sw_t base, sw_t index, sw_t src);
+
+SW_API sw_t sw_stack(const sw_t *xs, int n, int axis); /* a new axis at `axis` */
+/* Parts of these sizes, which add up to the axis; false if there is an error. */
+SW_API bool sw_split(sw_t x, const int64_t *sizes, int n, int axis, sw_t *out);
+/* At most n parts of equal size, the last one smaller if need be. Returns how many there are; out has room for n. */
+SW_API int sw_chunk(sw_t x, int n, int axis, sw_t *out);
+SW_API sw_t sw_tile(sw_t x, int n, const int64_t *repeats); /* the whole, so many times along each axis (Tensor.repeat) */
+SW_API sw_t sw_repeat_interleave(sw_t x, int64_t n, int axis); /* each entry n times */
+SW_API sw_t sw_roll(sw_t x, int64_t shift, int axis);       /* what falls out at one end comes in at the other */
+SW_API sw_t sw_flip(sw_t x, uint32_t axes);
+SW_API sw_t sw_tril(sw_t x, int64_t diagonal); /* [.., M, N]: 0 above the diagonal; diagonal > 0: one further right */
+SW_API sw_t sw_triu(sw_t x, int64_t diagonal); /* 0 below it */
+typedef enum sw_pad_mode { SW_PAD_REFLECT = 0, SW_PAD_REPLICATE, SW_PAD_CIRCULAR } sw_pad_mode;
+/* lo, hi >= 0, one per axis. reflect: less than the axis' size; circular: at most; replicate: any. */
+SW_API sw_t sw_pad_with(sw_t x, const int64_t *lo, const int64_t *hi, sw_pad_mode mode);
+
+/* Over the axes whose bits are set, as sw_sum. */
+/* (sum |x|^p)^(1/p); p = INFINITY: the largest |x|, -INFINITY: the smallest, 0: how many are not 0. Gradient 0 where x is 0
+ * (torch.linalg.vector_norm). */
+SW_API sw_t sw_norm(sw_t x, double p, uint32_t axes, bool keep);
+SW_API sw_t sw_logsumexp(sw_t x, uint32_t axes, bool keep); /* log sum e^x; all -inf: -inf, with gradient 0 */
+SW_API sw_t sw_var(sw_t x, uint32_t axes, double correction, bool keep); /* sum (x - mean)² / (n - correction) */
+SW_API sw_t sw_std(sw_t x, uint32_t axes, double correction, bool keep); /* its root; gradient 0 where it is 0 */
+SW_API sw_t sw_cumprod(sw_t x, int axis);
+/* The greatest (smallest) so far and where it is, i64: the last among equals, NaN from the first one on. */
+SW_API void sw_cummax(sw_t x, int axis, sw_t *values, sw_t *indices);
+SW_API void sw_cummin(sw_t x, int axis, sw_t *values, sw_t *indices);
+
+/* ---- signals ----------------------------------------------------------------------------------------------------------- */
+
+/* [.., L] -> [.., T, size], T = (L - size) / hop + 1: overlapping pieces (Tensor.unfold of the last axis). */
+SW_API sw_t sw_frame(sw_t x, int64_t size, int64_t hop);
+typedef enum sw_window_kind {
+    SW_WINDOW_HANN = 0, SW_WINDOW_HAMMING, SW_WINDOW_BLACKMAN, SW_WINDOW_RECTANGULAR /* periodic ones */
+} sw_window_kind;
+typedef struct sw_stft_options {
+    int64_t n_fft, hop, win_length; /* samples; hop 0: n_fft/4; win_length 0: n_fft; a shorter window stands in the middle */
+    sw_window_kind window_kind;
+    sw_t window;    /* [win_length] instead of a kind, or SW_NONE; gets a gradient */
+    bool no_center; /* frame t begins at t hop; otherwise it is centred there, the ends are reflected by n_fft/2 */
+    bool normalized; /* times 1/sqrt(n_fft) */
+} sw_stft_options;
+/* torch.stft, one-sided: x [.., L] -> *re and *im [.., n_fft/2 + 1, T]; either may be NULL. A matrix product with the
+ * transform's matrix, n_fft x (n_fft + 2) numbers that the program keeps. */
+SW_API void sw_stft(sw_t x, sw_stft_options o, sw_t *re, sw_t *im);
+typedef enum sw_mel_scale { SW_MEL_HTK = 0, SW_MEL_SLANEY } sw_mel_scale; /* 2595 log10(1 + f/700); linear to 1 kHz, then log */
+typedef struct sw_mel_options {
+    double sample_rate, f_min, f_max; /* Hz; f_max 0: half the rate */
+    int64_t n_mels;
+    sw_mel_scale scale;
+    bool area_norm; /* each filter divided by half its width in Hz (Slaney's) */
+    bool magnitude; /* of |X| instead of |X|² */
+    double floor;   /* smallest value whose logarithm is taken; 0: 1e-10 */
+} sw_mel_options;
+/* Triangular filters [bins, n_mels], torchaudio.functional.melscale_fbanks. */
+SW_API sw_t sw_mel_filters(sw_graph *g, sw_dtype type, int64_t bins, sw_mel_options o);
+/* log(max(filters |stft|², floor)), the natural logarithm: x [.., L] -> [.., n_mels, T]. */
+SW_API sw_t sw_log_mel(sw_t x, sw_stft_options stft, sw_mel_options o);
+
 /* ---- gradients -------------------------------------------------------------------------------------------------------- */
 
 /* Appends to the graph the gradient of the scalar `loss` with respect to each of wrt[0..n). out[i] has wrt[i]'s shape; a

@@ -259,6 +259,8 @@ typedef struct sw_param_group {
     double lr_scale;     /* 0: 1; SW_ZERO: 0 */
     double weight_decay; /* 0: the optimiser's; SW_ZERO: none */
     bool frozen;         /* not learnt: no gradient, no state */
+    bool late;           /* learnt from some step on, which is the first for these: they read scalars of their own, see
+                            SW_INPUT_LATE. With .frozen for the steps before, the variables lie in the same places */
 } sw_param_group;
 #define SW_MAX_PARAM_GROUPS 15
 
@@ -294,6 +296,7 @@ typedef struct sw_optimizer {
 #define SW_INPUT_LR "lr"
 #define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t; sgd with dampening: the gradient's weight */
 #define SW_INPUT_BIAS2 "bias_correction2" /* adam: 1 - beta2^t; others: see sw_optimizer_scalars */
+#define SW_INPUT_LATE ".late" /* behind each of the three names: the same for groups that are late, t from their first step */
 
 /* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
  * One flat update for each group of parameters (decayed or not). frozen: may be NULL. Outputs added: "grad_norm" if
@@ -306,7 +309,7 @@ SW_API sw_optimizer sw_optimizer_resolved(const sw_optimizer *o);
 
 typedef enum sw_schedule_kind {
     SW_SCHEDULE_CONSTANT = 0, SW_SCHEDULE_STEP, SW_SCHEDULE_COSINE, SW_SCHEDULE_LINEAR, SW_SCHEDULE_MULTISTEP,
-    SW_SCHEDULE_EXPONENTIAL, SW_SCHEDULE_POLYNOMIAL, SW_SCHEDULE_RESTARTS, SW_SCHEDULE_ONECYCLE
+    SW_SCHEDULE_EXPONENTIAL, SW_SCHEDULE_POLYNOMIAL, SW_SCHEDULE_RESTARTS, SW_SCHEDULE_ONECYCLE, SW_SCHEDULE_PLATEAU
 } sw_schedule_kind;
 SW_API const char *sw_schedule_name(sw_schedule_kind kind); /* "cosine"; NULL if there is no such kind */
 #define SW_MAX_MILESTONES 16
@@ -317,15 +320,28 @@ typedef struct sw_schedule {
     double min_lr;
     int64_t step_size;  /* step: multiplied by gamma every so many steps; exponential: gamma is for so many (0: 1);
                            restarts: length of the first period */
-    double gamma;       /* step, multistep; 0: 0.1; exponential; 0: 0.95 */
+    double gamma;       /* step, multistep, plateau; 0: 0.1; exponential; 0: 0.95 */
     double power;       /* polynomial; 0: 1 */
     double growth;      /* restarts: each period is so many times as long as the one before; 0: 1 */
     int64_t milestones[SW_MAX_MILESTONES]; /* multistep: multiplied by gamma at each */
     int n_milestones;
+    int64_t patience;   /* plateau: so many figures in a row may bring no gain; one more cuts the rate */
+    double threshold;   /* plateau: a gain is more than this part of the best; 0: 1e-4; SW_ZERO: any */
+    int64_t cooldown;   /* plateau: after a cut, so many figures do not count */
 } sw_schedule;
 /* Learning rate of step s. cosine: min + (lr - min)/2 (1 + cos(pi (s - warmup)/(total - warmup))); the others stand in
  * src/nn/schedule.c. */
 SW_API double sw_schedule_lr(const sw_schedule *schedule, double lr, int64_t s);
+
+/* Reduce on plateau (torch's ReduceLROnPlateau, relative threshold, eps 1e-8): its memory, zero at first. After each
+ * validation: the rate from now on, lr or max(gamma lr, min_lr). less: smaller figures are better. sw_schedule_lr takes the
+ * present rate and only sees to the warm-up; sw_trainer_fit does all this with the figure it monitors. */
+typedef struct sw_plateau {
+    bool begun;
+    double best;
+    int64_t bad, cooldown; /* figures without gain in a row; figures left that do not count */
+} sw_plateau;
+SW_API double sw_plateau_step(const sw_schedule *schedule, sw_plateau *p, double figure, bool less, double lr);
 
 #ifdef __cplusplus
 }

@@ -31,9 +31,22 @@ typedef struct sw_trainer_options {
     sw_precision precision;
     uint64_t seed;          /* initial weights, shuffling, dropout */
     bool profile;           /* time every launch of the training step: sw_trainer_profile */
+    double ema;             /* > 0: an exponential average of the weights with this decay, updated after every step
+                               (torch.optim.swa_utils; the first is the weights); see below. 0.999 */
+    int64_t swa_start;      /* > 0: the equal average of the weights at the ends of this epoch (from 1) and all later ones
+                               of a fit (SWA, Izmailov et al. 2018); see below */
+    double swa_lr;          /* > 0: the learning rate from swa_start on; 0: the schedule's */
+    int64_t freeze_epochs;  /* > 0: the optimizer's frozen groups are learnt from the epoch after so many on: each optimiser's
+                               step count begins then for them (fit; by hand: sw_trainer_thaw) */
+    const double *class_weights; /* classes, cross-entropy: of each class in the training loss, which is divided by their sum
+                               over the batch (as torch's); evaluation is without. NULL: 1 */
+    int64_t n_class_weights;
 } sw_trainer_options;
+/* With ema or swa_start evaluating, predicting and saving a model use the averaged weights once there are some, training
+ * goes on with its own. Running statistics of batch norm are averaged with them (torch's AveragedModel with use_buffers), not
+ * estimated anew. */
 
-/* Copies the options; needs no data yet: programs are compiled when the first batch's shape is known, one for each batch
+/* Copies the options, groups and class weights too; needs no data yet: programs are compiled when the first batch's shape is known, one for each batch
  * size that occurs, all on the same variables. */
 SW_API sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out);
 SW_API void sw_trainer_free(sw_trainer *t);
@@ -50,6 +63,9 @@ SW_API sw_status sw_trainer_profile(sw_trainer *t, sw_profile_format format, cha
 /* One training step on n samples as they come from a data set (sw_batch.x and .y); *loss may be NULL. The learning rate
  * is the schedule's at the present step. */
 SW_API sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss);
+
+/* Frozen groups are learnt from now on (freeze_epochs > 0); fit does it by itself. Once: later calls do nothing. */
+SW_API sw_status sw_trainer_thaw(sw_trainer *t);
 
 typedef struct sw_metrics {
     double loss;     /* mean over samples */

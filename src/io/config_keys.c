@@ -62,6 +62,15 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .info = { .name = "weights", .group = "model", .type = SW_KEY_STRING, .fallback = "",
                   .help = "safetensors file or run folder with trained weights to start from" },
     },
+    [SW_KEY_FREEZE] = {
+        .info = { .name = "freeze", .group = "model", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "parameters that are not learnt, by patterns of their names: conv1.*,*.bias" },
+    },
+    [SW_KEY_FREEZE_EPOCHS] = {
+        .info = { .name = "freeze_epochs", .group = "model", .type = SW_KEY_INT, .fallback = "0", .least = 0,
+                  .most = EXACT,
+                  .help = "epochs after which they are learnt, too; 0: never" },
+    },
     [SW_KEY_NUM_CLASSES] = {
         .info = { .name = "num_classes", .group = "model", .type = SW_KEY_INT, .fallback = "auto", .least = 1,
                   .most = MOST_CLASSES, .may_be_auto = true,
@@ -99,6 +108,11 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "share of the target that is spread over all classes, in training" },
         .most_open = true,
     },
+    [SW_KEY_CLASS_WEIGHTS] = {
+        .info = { .name = "class_weights", .group = "optimisation", .type = SW_KEY_STRING, .fallback = "none",
+                  .help = "what an error counts in training, by its class: none, balanced (by how rare it is), or a list: "
+                          "1,2.5,1" },
+    },
     [SW_KEY_OPTIMIZER] = {
         .info = { .name = "optimizer", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "adamw",
                   .choices = "adamw|adam|sgd|nadam|radam|rmsprop|adagrad|adadelta|adamax|lion|lamb",
@@ -110,6 +124,10 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "learning rate, at its highest; auto: 1e-3, sgd 0.05, rmsprop and adagrad 0.01, adadelta 1, nadam "
                           "and adamax 2e-3, lion 1e-4" },
         .later = "find",
+    },
+    [SW_KEY_LR_SCALE] = {
+        .info = { .name = "lr_scale", .group = "optimisation", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "other learning rates by patterns of parameter names, the first that fits: layer1.*=0.1,*.bias=2" },
     },
     [SW_KEY_WEIGHT_DECAY] = {
         .info = { .name = "weight_decay", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.01",
@@ -125,6 +143,11 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .info = { .name = "clip_grad", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
                   .most = 1e9,
                   .help = "largest L2 norm of all gradients together; 0: off" },
+    },
+    [SW_KEY_CLIP_VALUE] = {
+        .info = { .name = "clip_value", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
+                  .most = 1e9,
+                  .help = "largest value of each element of the gradients; 0: off" },
     },
     [SW_KEY_MOMENTUM] = {
         .info = { .name = "momentum", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
@@ -152,9 +175,8 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_SCHEDULE] = {
         .info = { .name = "schedule", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "cosine",
-                  .choices = "cosine|constant|step|linear|exponential|polynomial|restarts|onecycle",
+                  .choices = "cosine|constant|step|multistep|linear|exponential|polynomial|restarts|onecycle|plateau",
                   .help = "how the learning rate goes after the warm-up" },
-        .later = "plateau|multistep",
     },
     [SW_KEY_WARMUP] = {
         .info = { .name = "warmup", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0.05", .least = 0,
@@ -165,7 +187,8 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_MIN_LR] = {
         .info = { .name = "min_lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
                   .most = 1e6,
-                  .help = "where the cosine, linear and polynomial schedules end, and each period of restarts" },
+                  .help = "where the cosine, linear and polynomial schedules end, and each period of restarts; plateau "
+                          "goes no lower" },
     },
     [SW_KEY_STEP_SIZE] = {
         .info = { .name = "step_size", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 1,
@@ -175,7 +198,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_GAMMA] = {
         .info = { .name = "gamma", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
                   .most = 1, .may_be_auto = true,
-                  .help = "factor of a cut of the step schedule, of an epoch of the exponential one; auto: 0.1, 0.95" },
+                  .help = "factor of a cut of step, multistep and plateau, of an epoch of the exponential one; auto: 0.1, 0.95" },
         .least_open = true,
     },
     [SW_KEY_POWER] = {
@@ -188,6 +211,42 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
         .info = { .name = "growth", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "2", .least = 1,
                   .most = 1000,
                   .help = "how many times as long each period of the restarts schedule is as the one before" },
+    },
+    [SW_KEY_MILESTONES] = {
+        .info = { .name = "milestones", .group = "optimisation", .type = SW_KEY_STRING, .fallback = "",
+                  .help = "epochs after which the multistep schedule cuts the rate: 30,60" },
+    },
+    [SW_KEY_PLATEAU_PATIENCE] = {
+        .info = { .name = "plateau_patience", .group = "optimisation", .type = SW_KEY_INT, .fallback = "10", .least = 0,
+                  .most = EXACT,
+                  .help = "validations without gain, one after another, that the plateau schedule lets pass" },
+    },
+    [SW_KEY_PLATEAU_THRESHOLD] = {
+        .info = { .name = "plateau_threshold", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "1e-4", .least = 0,
+                  .most = 1,
+                  .help = "part of the best figure that a gain has to exceed for the plateau schedule" },
+    },
+    [SW_KEY_PLATEAU_COOLDOWN] = {
+        .info = { .name = "plateau_cooldown", .group = "optimisation", .type = SW_KEY_INT, .fallback = "0", .least = 0,
+                  .most = EXACT,
+                  .help = "validations that do not count after a cut of the plateau schedule" },
+    },
+    [SW_KEY_EMA] = {
+        .info = { .name = "ema", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
+                  .most = 1,
+                  .help = "decay of an exponential average of the weights, which is validated and saved: 0.999; 0: off" },
+        .most_open = true,
+    },
+    [SW_KEY_SWA_START] = {
+        .info = { .name = "swa_start", .group = "optimisation", .type = SW_KEY_INT, .fallback = "0", .least = 0,
+                  .most = EXACT,
+                  .help = "epoch from which on the equal average of the weights at epochs' ends is validated and saved; 0: "
+                          "off" },
+    },
+    [SW_KEY_SWA_LR] = {
+        .info = { .name = "swa_lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,
+                  .most = 1e6,
+                  .help = "learning rate from swa_start on; 0: the schedule's" },
     },
     [SW_KEY_MONITOR] = {
         .info = { .name = "monitor", .group = "control", .type = SW_KEY_CHOICE, .fallback = "val_loss",
@@ -284,8 +343,8 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
 
 /* Keys of later versions (they are in the documentation already): named as such rather than as unknown. */
 static const char *const later[] = {
-    "image_size", "channels",        "target",      "normalize_target", "missing", "categorical", "class_weights",
-    "augment",    "cache",           "shape",       "window",           "stride",  "freeze",      "freeze_epochs",
+    "image_size", "channels",        "target",      "normalize_target", "missing", "categorical",
+    "augment",    "cache",           "shape",       "window",           "stride",
     "grad_accum", "tensorboard", "report",           "layers",  "gpus",        "memory",
 };
 

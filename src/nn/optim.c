@@ -54,6 +54,8 @@ typedef struct selection {
     sw_t *params; /* to learn, class by class */
     uint32_t n[MAX_CLASSES], total;
     double decay[MAX_CLASSES], scale[MAX_CLASSES];
+    bool late[MAX_CLASSES];
+    bool apart; /* there are late ones: groups stay apart, so that they lie in the same places with some of them frozen */
     int classes;
 } selection;
 
@@ -83,6 +85,7 @@ static void open_class(const sw_optimizer *o, int group, bool decayed, selection
     const double decay = own ? or_default(own->weight_decay, o->weight_decay) : o->weight_decay;
     s->decay[s->classes] = decayed ? decay : 0;
     s->scale[s->classes] = own ? or_default(own->lr_scale, 1) : 1;
+    s->late[s->classes] = own && own->late;
     s->n[s->classes] = 0;
 }
 
@@ -100,8 +103,10 @@ static sw_status select_params(sw_graph *g, const sw_optimizer *o, const sw_t *f
     sw_t *const from = all + count;
     sw_graph_variables(g, SW_VAR_PARAM, from, count);
     s->params = all;
+    for (int i = 0; i < o->n_groups; i++) s->apart |= o->groups[i].late;
     for (int group = 0; group <= o->n_groups; group++) {
         if (group < o->n_groups && o->groups[group].frozen) continue;
+        const int first = s->classes;
         for (int part = 0; part < 2; part++) {
             open_class(o, group, part == 0, s);
             for (int i = 0; i < count; i++) {
@@ -111,7 +116,7 @@ static sw_status select_params(sw_graph *g, const sw_optimizer *o, const sw_t *f
             }
             const int last = s->classes - 1;
             if (s->n[s->classes] == 0) continue;
-            if (last >= 0 && same_class(s, last, s->classes)) s->n[last] += s->n[s->classes];
+            if (last >= (s->apart ? first : 0) && same_class(s, last, s->classes)) s->n[last] += s->n[s->classes];
             else s->classes++;
         }
     }
@@ -152,12 +157,13 @@ static sw_status make_flat(sw__flat *f, sw_graph *g, const sw_optimizer *o, cons
 }
 
 /* What the host sets for each step, only what this optimiser reads; and whether the step counts at all. */
-static sw__flat make_scalars(sw_graph *g, const sw_optimizer *o, sw_t loss)
+static sw__flat make_scalars(sw_graph *g, const sw_optimizer *o, sw_t loss, bool late)
 {
     const sw__rule *const rule = &sw__rules[o->kind];
-    sw__flat f = {.lr = sw_input(g, SW_INPUT_LR, SW_F32, 0, NULL)};
-    if (rule->bias1 && (o->kind != SW_SGD || o->dampening != 0)) f.bias1 = sw_input(g, SW_INPUT_BIAS1, SW_F32, 0, NULL);
-    if (rule->bias2) f.bias2 = sw_input(g, SW_INPUT_BIAS2, SW_F32, 0, NULL);
+    sw__flat f = {.lr = sw_input(g, late ? SW_INPUT_LR SW_INPUT_LATE : SW_INPUT_LR, SW_F32, 0, NULL)};
+    if (rule->bias1 && (o->kind != SW_SGD || o->dampening != 0))
+        f.bias1 = sw_input(g, late ? SW_INPUT_BIAS1 SW_INPUT_LATE : SW_INPUT_BIAS1, SW_F32, 0, NULL);
+    if (rule->bias2) f.bias2 = sw_input(g, late ? SW_INPUT_BIAS2 SW_INPUT_LATE : SW_INPUT_BIAS2, SW_F32, 0, NULL);
     if (o->skip_nonfinite) f.good = sw_eq(sw_sub(loss, loss), sw_const(g, sw_type(loss), 0)); /* inf - inf is NaN */
     return f;
 }
@@ -181,12 +187,16 @@ static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const sel
         SW_TRY(make_flat(&f[i], g, o, s->params + at, grads + at, s->n[i], s->decay[i]));
     if (o->clip_value > 0) clip_value(g, f, s->classes, o->clip_value);
     if (o->clip_norm > 0) clip_norm(g, f, s->classes, o->clip_norm);
-    const sw__flat scalars = make_scalars(g, o, loss);
+    sw__flat scalars[2];
+    bool made[2] = {false, false};
     for (int i = 0; i < s->classes; i++) {
-        f[i].lr = s->scale[i] == 1 ? scalars.lr : sw_mul_scalar(scalars.lr, s->scale[i]);
-        f[i].bias1 = scalars.bias1;
-        f[i].bias2 = scalars.bias2;
-        f[i].good = scalars.good;
+        sw__flat *const from = &scalars[s->late[i]];
+        if (!made[s->late[i]]) *from = make_scalars(g, o, loss, s->late[i]);
+        made[s->late[i]] = true;
+        f[i].lr = s->scale[i] == 1 ? from->lr : sw_mul_scalar(from->lr, s->scale[i]);
+        f[i].bias1 = from->bias1;
+        f[i].bias2 = from->bias2;
+        f[i].good = from->good;
         sw__rules[o->kind].update(&f[i]);
     }
     return sw_graph_status(g);

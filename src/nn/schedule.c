@@ -95,6 +95,7 @@ static const struct { const char *name; double (*lr)(const sw_schedule *c, const
     [SW_SCHEDULE_POLYNOMIAL] = {"polynomial", polynomial, true},
     [SW_SCHEDULE_RESTARTS] = {"restarts", restarts, true},
     [SW_SCHEDULE_ONECYCLE] = {"onecycle", onecycle, false},
+    [SW_SCHEDULE_PLATEAU] = {"plateau", constant, true},
 };
 
 const char *sw_schedule_name(sw_schedule_kind kind)
@@ -110,4 +111,33 @@ double sw_schedule_lr(const sw_schedule *c, double lr, int64_t s)
     const place p = {.lr = lr, .min_lr = c->min_lr, .s = s, .after = s - warmup,
                      .done = span > 0 ? (double)SW_MIN(s - warmup, span) / (double)span : 1};
     return shapes[c->kind].lr(c, &p);
+}
+
+/* A figure that is NaN is no gain, as with torch. */
+static bool is_gain(const sw_schedule *c, const sw_plateau *p, double figure, bool less)
+{
+    const double t = c->threshold == 0 ? (signbit(c->threshold) ? 0 : 1e-4) : c->threshold;
+    if (!p->begun) return !isnan(figure);
+    return less ? figure < p->best * (1 - t) : figure > p->best * (1 + t);
+}
+
+double sw_plateau_step(const sw_schedule *c, sw_plateau *p, double figure, bool less, double lr)
+{
+    if (!c || !p) return lr;
+    if (is_gain(c, p, figure, less)) {
+        p->best = figure;
+        p->begun = true;
+        p->bad = 0;
+    } else {
+        p->bad++;
+    }
+    if (p->cooldown > 0) {
+        p->cooldown--;
+        p->bad = 0;
+    }
+    if (p->bad <= c->patience) return lr;
+    p->cooldown = c->cooldown;
+    p->bad = 0;
+    const double lower = fmax(lr * gamma_of(c, 0.1), c->min_lr);
+    return lr - lower > 1e-8 ? lower : lr;
 }

@@ -47,8 +47,9 @@ static void snapshot_free(snapshot *s)
     sw__free(s->arrays);
 }
 
-/* Copies the variables (without the optimiser's, if model_only) to the host in their declared types. */
-static sw_status snapshot_take(sw_params *p, bool model_only, snapshot *s)
+/* Copies the variables (without the optimiser's, if model_only) to the host in their declared types; averaged: with the
+ * averages in their place. */
+static sw_status snapshot_take(sw_params *p, bool model_only, bool averaged, snapshot *s)
 {
     *s = (snapshot){0};
     const int count = sw_params_count(p);
@@ -65,7 +66,8 @@ static sw_status snapshot_take(sw_params *p, bool model_only, snapshot *s)
         a->array.data = sw__malloc(a->array.bytes);
         if (!a->array.data) return sw__no_memory(a->array.bytes, "a checkpoint");
         s->n++;
-        SW_TRY(sw_params_get(p, i, v.dtype, a->array.data, v.elements));
+        const int average = averaged ? sw__average_of(p, v.name) : -1;
+        SW_TRY(sw_params_get(p, average >= 0 ? average : i, v.dtype, a->array.data, v.elements));
         s->hash = XXH3_64bits_withSeed(a->array.data, a->array.bytes, s->hash);
     }
     return SW_OK;
@@ -78,14 +80,17 @@ typedef struct field {
     const char *name;
     enum { INTEGER, REAL, FLAG } type;
     size_t offset;
+    bool newer; /* checkpoints of earlier versions lack it: 0 */
 } field;
-#define STATE(type, member) {#member, type, offsetof(sw__fit_state, member)}
+#define STATE(type, member) {#member, type, offsetof(sw__fit_state, member), false}
+#define PLATEAU(type, member) {"plateau_" #member, type, offsetof(sw__fit_state, plateau.member), true}
 static const field fields[] = {
-    STATE(INTEGER, epoch),      {"at_epoch", INTEGER, offsetof(sw__fit_state, at.epoch)},
-    STATE(REAL, loss_sum),      {"at_batch", INTEGER, offsetof(sw__fit_state, at.batch)},
+    STATE(INTEGER, epoch),      {"at_epoch", INTEGER, offsetof(sw__fit_state, at.epoch), false},
+    STATE(REAL, loss_sum),      {"at_batch", INTEGER, offsetof(sw__fit_state, at.batch), false},
     STATE(INTEGER, correct),    STATE(INTEGER, samples),    STATE(REAL, seconds),       STATE(REAL, epoch_seconds),
     STATE(REAL, best),          STATE(INTEGER, best_epoch), STATE(INTEGER, since_best), STATE(INTEGER, skipped),
     STATE(INTEGER, batch),      STATE(INTEGER, seed),       STATE(FLAG, shuffle),       STATE(FLAG, drop_last),
+    PLATEAU(FLAG, begun),       PLATEAU(REAL, best),        PLATEAU(INTEGER, bad),      PLATEAU(INTEGER, cooldown),
 };
 
 static void put_number(sw__text *t, const char *name, double value)
@@ -108,7 +113,7 @@ static void state_text(const sw_trainer *t, const sw__fit_state *s, uint64_t has
     put_number(out, "lr", t->schedule_lr);
     sw__text_add(out, ", \"milestones\": [");
     for (int i = 0; i < c->n_milestones; i++) sw__text_add(out, "%s%lld", i ? ", " : "", (long long)c->milestones[i]);
-    sw__text_add(out, "]}");
+    sw__text_add(out, "]}, \"averaged\": %lld, \"thawed_at\": %lld", (long long)t->averaged, (long long)t->thawed_at);
     for (size_t i = 0; i < SW_COUNT(fields); i++) {
         const char *at = (const char *)s + fields[i].offset;
         if (fields[i].type == REAL)
@@ -125,6 +130,7 @@ static bool read_field(const json_t *o, const field *f, sw__fit_state *s)
 {
     char *at = (char *)s + f->offset;
     const json_t *v = json_object_get(o, f->name);
+    if (!v && f->newer) return true;
     if (f->type == INTEGER && json_is_integer(v)) *(int64_t *)(void *)at = json_integer_value(v);
     else if (f->type == REAL && json_is_number(v)) *(double *)(void *)at = json_number_value(v);
     else if (f->type == REAL && json_is_null(v)) *(double *)(void *)at = 0;
@@ -177,6 +183,8 @@ static bool read_schedule(const json_t *c, sw_trainer *t)
 static bool read_state(const json_t *o, sw_trainer *t, sw__fit_state *s)
 {
     if (!read_integer(o, "step", &t->step) || !read_schedule(json_object_get(o, "schedule"), t)) return false;
+    s->plateau = (sw_plateau){0};
+    t->averaged = json_integer_value(json_object_get(o, "averaged")); /* 0 if there is none */
     for (size_t i = 0; i < SW_COUNT(fields); i++)
         if (!read_field(o, &fields[i], s)) return false;
     return s->epoch >= 0 && s->at.batch >= 0 && s->batch > 0;
@@ -204,7 +212,7 @@ sw_status sw__checkpoint_write(sw_trainer *t, const char *folder, const sw__fit_
     snprintf(previous, sizeof previous, "%.1023s/checkpoint/previous.safetensors", folder);
     snapshot all;
     sw__text state = {0};
-    sw_status st = snapshot_take(t->params, false, &all);
+    sw_status st = snapshot_take(t->params, false, false, &all);
     if (st == SW_OK) state_text(t, s, all.hash, &state);
     if (st == SW_OK && state.failed) st = sw__no_memory(4096, "a checkpoint's state");
     if (st == SW_OK) {
@@ -237,6 +245,16 @@ static sw_status load_all(sw_trainer *t, const sw_safetensors *f, uint64_t *hash
     return SW_OK;
 }
 
+/* A fit that had thawed its frozen groups goes on with them. */
+static sw_status thaw(sw_trainer *t, const json_t *o)
+{
+    int64_t at;
+    if (!read_integer(o, "thawed_at", &at) || at < 0) return SW_OK;
+    SW_TRY(sw_trainer_thaw(t));
+    t->thawed_at = at;
+    return SW_OK;
+}
+
 static sw_status read_file(sw_trainer *t, const char *path, sw__fit_state *s)
 {
     sw_safetensors *f = NULL;
@@ -249,6 +267,7 @@ static sw_status read_file(sw_trainer *t, const char *path, sw__fit_state *s)
     sw_status st = o && read_state(o, t, s) ? SW_OK
                                             : sw__fail(SW_ERR_FORMAT, "%s: this is no checkpoint of swoop: its '%s' is %s",
                                                        path, STATE_KEY, text ? "not as it should be" : "missing");
+    if (st == SW_OK) st = thaw(t, o);
     if (st == SW_OK) st = load_all(t, f, &hash);
     snprintf(wanted, sizeof wanted, "%016llx", (unsigned long long)hash);
     if (st == SW_OK) {
@@ -288,7 +307,7 @@ sw_status sw_trainer_save(sw_trainer *t, const char *path, const sw_text_pair *m
     if (n) memcpy(pairs, metadata, n * sizeof *pairs);
     if (t->model_name) pairs[n++] = (sw_text_pair){"swoop.model", t->model_name};
     snapshot model;
-    sw_status st = snapshot_take(t->params, true, &model);
+    sw_status st = snapshot_take(t->params, true, t->averaged > 0, &model);
     if (st == SW_OK) st = sw_safetensors_write(path, model.arrays, model.n, pairs, n);
     snapshot_free(&model);
     sw__free(pairs);
@@ -346,6 +365,7 @@ sw_status sw_trainer_load(sw_trainer *t, const char *path, const char *prefix)
         st = sw_params_info(t->params, i, &v);
         if (st == SW_OK && v.kind != SW_VAR_STATE) st = load_variable(t, f, i, &v, prefix ? prefix : "");
     }
+    t->averaged = 0; /* an average begins with the weights that were loaded */
     sw_safetensors_close(f);
     return st;
 }

@@ -214,10 +214,20 @@ static double monitored(const fit *f, bool has_valid, bool *less)
     return accuracy ? f->accuracy : f->loss;
 }
 
+static void reduce(fit *f, double figure, bool less)
+{
+    const double lr = sw_plateau_step(&f->t->o.schedule, &f->s.plateau, figure, less, f->t->schedule_lr);
+    if (lr != f->t->schedule_lr)
+        sw__log(SW_LOG_INFO, "no gain after epoch %lld: the learning rate goes from %g to %g", (long long)f->s.epoch + 1,
+                f->t->schedule_lr, lr);
+    f->t->schedule_lr = lr;
+}
+
 static bool judge(fit *f, bool has_valid)
 {
     bool less = true;
     const double now = monitored(f, has_valid, &less);
+    if (f->t->o.schedule.kind == SW_SCHEDULE_PLATEAU) reduce(f, now, less);
     const bool better = f->s.best_epoch == 0 || (less ? now < f->s.best : now > f->s.best);
     if (better) {
         f->s.best = now;
@@ -238,6 +248,7 @@ static sw_status end_epoch(fit *f, bool whole)
     const int64_t every = f->o->val_every > 0 ? f->o->val_every : 1;
     const bool last = !whole || f->s.epoch + 1 >= f->epochs || steps_are_done(f);
     e.has_valid = f->o->valid && (last || (f->s.epoch + 1) % every == 0);
+    if (f->t->swa_now && whole) SW_TRY(sw__average_add(f->t));
     if (e.has_valid) SW_TRY(sw_trainer_evaluate(f->t, f->o->valid, &f->valid, NULL));
     e.valid = f->valid;
     const bool judged = e.has_valid || !f->o->valid;
@@ -272,8 +283,19 @@ static sw_status end_epoch(fit *f, bool whole)
     return SW_OK;
 }
 
+/* What changes with the number of the epoch. */
+static sw_status begin_epoch(fit *f)
+{
+    sw_trainer *const t = f->t;
+    t->swa_now = t->o.swa_start > 0 && f->s.epoch + 1 >= t->o.swa_start;
+    if (t->o.freeze_epochs == 0 || f->s.epoch < t->o.freeze_epochs || t->thawed_at >= 0) return SW_OK;
+    SW_TRY(sw_trainer_thaw(t));
+    return sw__trainer_build(t);
+}
+
 static sw_status run_epoch(fit *f)
 {
+    SW_TRY(begin_epoch(f));
     for (;;) {
         sw_batch b;
         if (steps_are_done(f) || time_is_up(f)) {
@@ -318,8 +340,11 @@ static sw_status make_programs(const fit *f)
     SW_TRY(sw__trainer_programs(t, SW__TRAIN, sw_dataset_about(f->data)->count, t->o.batch,
                                 f->o->drop_last || !whole_epochs));
     if (f->o->valid) {
-        const int64_t count = sw_dataset_about(f->o->valid)->count;
-        SW_TRY(sw__trainer_programs(t, SW__EVAL, count, sw__eval_batch(t, count), false));
+        const int64_t count = sw_dataset_about(f->o->valid)->count, averaged = t->averaged;
+        if (t->o.ema > 0) t->averaged = SW_MAX(averaged, (int64_t)1); /* there will be one by then */
+        const sw_status st = sw__trainer_programs(t, SW__EVAL, count, sw__eval_batch(t, count), false);
+        t->averaged = averaged;
+        SW_TRY(st);
     }
     return sw__trainer_build(t);
 }

@@ -177,20 +177,31 @@ static sw_status load_weights(run *r)
     return sw_trainer_load(r->trainer, init, prefixed ? "init." : NULL);
 }
 
-static sw_status make_trainer(run *r)
+static sw_status new_trainer(run *r, const sw__run_lists *lists)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     sw_trainer_options o;
-    SW_TRY(sw__run_trainer_options(r->c, d, &o));
-    o.schedule = sw__run_schedule(r->c, epoch_steps(r), r->total_steps);
+    SW_TRY(sw__run_trainer_options(r->c, d, lists, &o));
+    SW_TRY(sw__run_schedule(r->c, epoch_steps(r), r->total_steps, &o.schedule));
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
     char shape[96];
     sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
     const sw_status st = sw_trainer_prepare(r->trainer, r->train);
     if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", o.model_name, shape);
+    SW_TRY(sw__run_lists_check(lists, sw_trainer_params(r->trainer)));
     SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
     return sw__run_note_chosen(r->c, &o.optimizer);
+}
+
+static sw_status make_trainer(run *r)
+{
+    sw__run_lists lists;
+    SW_TRY(sw__run_lists_read(&lists, r->c));
+    sw_status st = sw__run_class_weights(&lists, r->c, r->train);
+    if (st == SW_OK) st = new_trainer(r, &lists);
+    sw__run_lists_free(&lists);
+    return st;
 }
 
 static int64_t count_parameters(sw_params *p)

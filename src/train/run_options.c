@@ -63,6 +63,8 @@ static sw_status check_optimisation(const sw_config *c, const sw_optimizer *o)
     if (falls && sw_config_number(c, SW_KEY_MIN_LR) > o->lr && o->lr > 0)
         return sw__fail(SW_ERR_ARGUMENT, "min_lr %g is above lr %g, from which the %s schedule comes down",
                         sw_config_number(c, SW_KEY_MIN_LR), o->lr, schedule);
+    if (sw_config_number(c, SW_KEY_SWA_LR) > 0 && sw_config_int(c, SW_KEY_SWA_START) == 0)
+        return sw__fail(SW_ERR_ARGUMENT, "swa_lr is the rate from swa_start on, but swa_start is not given");
     return SW_OK;
 }
 
@@ -84,6 +86,7 @@ static sw_optimizer optimizer_of(const sw_config *c)
     o.weight_decay = exactly(sw_config_number(c, SW_KEY_WEIGHT_DECAY));
     o.decay_matrices = strcmp(sw_config_text(c, SW_KEY_DECAY_ON), "matrices") == 0;
     o.clip_norm = sw_config_number(c, SW_KEY_CLIP_GRAD);
+    o.clip_value = sw_config_number(c, SW_KEY_CLIP_VALUE);
     return sw_optimizer_resolved(&o);
 }
 
@@ -100,7 +103,7 @@ sw_status sw__run_note_chosen(sw_config *c, const sw_optimizer *o)
     return wanted ? sw_config_choose(c, SW_KEY_BETAS, betas) : SW_OK;
 }
 
-sw_schedule sw__run_schedule(const sw_config *c, int64_t epoch_steps, int64_t total)
+sw_status sw__run_schedule(const sw_config *c, int64_t epoch_steps, int64_t total, sw_schedule *out)
 {
     sw_schedule s = {0};
     for (int k = 0; sw_schedule_name((sw_schedule_kind)k) != NULL; k++)
@@ -114,7 +117,11 @@ sw_schedule sw__run_schedule(const sw_config *c, int64_t epoch_steps, int64_t to
     if (!sw_config_is_auto(c, SW_KEY_GAMMA)) s.gamma = sw_config_number(c, SW_KEY_GAMMA);
     s.power = sw_config_number(c, SW_KEY_POWER);
     s.growth = sw_config_number(c, SW_KEY_GROWTH);
-    return s;
+    s.patience = sw_config_int(c, SW_KEY_PLATEAU_PATIENCE);
+    s.threshold = exactly(sw_config_number(c, SW_KEY_PLATEAU_THRESHOLD));
+    s.cooldown = sw_config_int(c, SW_KEY_PLATEAU_COOLDOWN);
+    *out = s;
+    return sw__run_milestones(c, epoch_steps, out);
 }
 
 /* ---- loss, and all of it -------------------------------------------------------------------------------------------------------- */
@@ -141,7 +148,8 @@ static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_f
     return SW_OK;
 }
 
-sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, sw_trainer_options *out)
+sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, const sw__run_lists *l,
+                                  sw_trainer_options *out)
 {
     const char *model = sw_config_text(c, SW_KEY_MODEL);
     if (!*model) return sw__fail(SW_ERR_ARGUMENT, "no model: say --model, for instance --model lenet or --model mlp:256,128");
@@ -153,7 +161,17 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
         .seed = (uint64_t)sw_config_int(c, SW_KEY_SEED),
         .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
+        .ema = sw_config_number(c, SW_KEY_EMA),
+        .swa_start = sw_config_int(c, SW_KEY_SWA_START),
+        .swa_lr = sw_config_number(c, SW_KEY_SWA_LR),
+        .freeze_epochs = sw_config_int(c, SW_KEY_FREEZE_EPOCHS),
+        .class_weights = l->class_weights,
+        .n_class_weights = l->n_class_weights,
     };
+    if (l->n_groups > 0) {
+        out->optimizer.groups = l->groups;
+        out->optimizer.n_groups = l->n_groups;
+    }
     sw__run_init_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
     SW_TRY(check_optimisation(c, &out->optimizer));
     return loss_of(c, d, &out->loss);

@@ -41,9 +41,13 @@ static sw_status prepare(planning *p, const sw_config *c)
         p->out->count = about.count;
     }
     sw_trainer_options o;
-    SW_TRY(sw__run_trainer_options(c, &about, &o));
-    SW_TRY(sw_device_open("null", NULL, &p->none));
-    SW_TRY(sw_trainer_new(p->none, &o, &p->trainer));
+    sw__run_lists lists;
+    SW_TRY(sw__run_lists_read(&lists, c));
+    sw_status st = sw__run_trainer_options(c, &about, &lists, &o);
+    if (st == SW_OK) st = sw_device_open("null", NULL, &p->none);
+    if (st == SW_OK) st = sw_trainer_new(p->none, &o, &p->trainer);
+    sw__run_lists_free(&lists); /* the trainer has copies */
+    SW_TRY(st);
     sw__trainer_shapes(p->trainer, &about);
     p->out->batch = SW_MIN(o.batch, about.count);
     p->out->classes = about.classes;

@@ -4,39 +4,6 @@
 #include "exec/exec.h"
 #include <math.h>
 
-sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
-{
-    if (!d || !o || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: device, options or out is NULL");
-    if (!o->model == !o->model_name)
-        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: give either .model (a function) or .model_name");
-    if (o->batch < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: batch is %lld", (long long)o->batch);
-    sw_trainer *t = sw__calloc(1, sizeof *t);
-    if (!t) return sw__no_memory(sizeof *t, "a trainer");
-    t->device = sw__device_use(d);
-    t->o = *o;
-    t->o.optimizer = sw_optimizer_resolved(&o->optimizer);
-    t->o.optimizer.skip_nonfinite = true; /* a NaN must not reach the weights: fit says where it came from */
-    if (t->o.batch == 0) t->o.batch = 64;
-    t->schedule_lr = t->o.optimizer.lr;
-    if (o->model_name && !(t->model_name = sw__strdup(o->model_name))) {
-        sw_trainer_free(t);
-        return sw__no_memory(strlen(o->model_name), "a model's name");
-    }
-    t->o.model_name = t->model_name;
-    *out = t;
-    return SW_OK;
-}
-
-void sw_trainer_free(sw_trainer *t)
-{
-    if (!t) return;
-    for (int i = 0; i < t->n_programs; i++) sw_program_free(t->programs[i].program);
-    sw_params_free(t->params);
-    sw__free(t->model_name);
-    sw_device_close(t->device);
-    sw__free(t);
-}
-
 void sw_trainer_stop(sw_trainer *t)
 {
     if (t) t->stop = 1;
@@ -91,6 +58,11 @@ static sw_status check_loss(const sw_trainer *t)
         return sw__fail(SW_ERR_ARGUMENT, "label_smoothing is for classes and cross_entropy");
     if (classes && t->o.loss == sw_mse)
         return sw__fail(SW_ERR_ARGUMENT, "loss mse compares values, but the labels are classes: use cross_entropy");
+    if (t->class_weights && (!classes || (t->o.loss && t->o.loss != sw_cross_entropy)))
+        return sw__fail(SW_ERR_ARGUMENT, "class_weights are for classes and cross_entropy");
+    if (t->class_weights && t->o.n_class_weights != t->output_size)
+        return sw__fail(SW_ERR_ARGUMENT, "class_weights has %lld weights, but the model gives %lld classes",
+                        (long long)t->o.n_class_weights, (long long)t->output_size);
     if (!classes && t->o.loss == sw_cross_entropy && t->output_size < 2)
         return sw__fail(SW_ERR_ARGUMENT, "loss cross_entropy needs classes (whole numbers as labels) or a probability of each "
                         "class, but there is one value a sample: use mse");
@@ -104,6 +76,38 @@ static void set_init(const sw_trainer *t, sw_graph *g)
         if (g->vars[i].kind == SW_VAR_PARAM && g->vars[i].rank >= 2) g->vars[i].init = t->o.init;
 }
 
+/* What counts in training only: smoothed labels, weights of classes. */
+static sw_t training_loss(const sw_trainer *t, sw_t out, sw_t y, sw_loss_fn loss)
+{
+    const bool plain = t->o.label_smoothing <= 0 && !t->class_weights;
+    if (plain || t->target != SW_TARGET_CLASS || loss != sw_cross_entropy) return loss(out, y);
+    sw_t weight = SW_NONE;
+    if (t->class_weights) {
+        const sw_t all = sw_literal(out.graph, SW_F64, 1, &t->o.n_class_weights, t->class_weights);
+        weight = sw_cast(all, SW_F32);
+    }
+    return sw_cross_entropy_loss(out, y, .weight = weight, .label_smoothing = t->o.label_smoothing);
+}
+
+static bool has_late(const sw_trainer *t)
+{
+    for (int i = 0; i < t->o.optimizer.n_groups; i++)
+        if (t->o.optimizer.groups[i].late) return true;
+    return false;
+}
+
+static sw_status apply_optimizer(const sw_trainer *t, sw_t loss)
+{
+    sw_optimizer o = t->o.optimizer;
+    sw_param_group groups[SW_MAX_PARAM_GROUPS];
+    for (int i = 0; t->thawed_at >= 0 && i < o.n_groups && has_late(t); i++) {
+        groups[i] = t->o.optimizer.groups[i];
+        if (groups[i].late) groups[i].frozen = false;
+        o.groups = groups;
+    }
+    return sw_optimizer_apply(&o, loss, NULL, 0);
+}
+
 static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
 {
     sw_graph_set_seed(g, t->o.seed);
@@ -115,6 +119,7 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     SW_TRY(check_classes(t, out));
     set_init(t, g);
     t->output_size = n ? sw_elements(out) / n : 0;
+    if (mode == SW__EVAL || mode == SW__PREDICT) SW_TRY(sw__average_read(t, g));
     if (mode != SW__TRAIN) sw_output(out, "output");
     if (mode == SW__PREDICT) return sw_graph_status(g);
     sw_t y = batch_input(g, "y", t->y_dtype, n, t->y_rank, t->y_shape);
@@ -122,12 +127,14 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     SW_TRY(check_loss(t));
     if (!classes) y = like_output(y, out);
     const sw_loss_fn loss_fn = t->o.loss ? t->o.loss : t->y_dtype == SW_I64 ? sw_cross_entropy : sw_mse;
-    const double smoothing = mode == SW__TRAIN && classes && loss_fn == sw_cross_entropy ? t->o.label_smoothing : 0;
-    const sw_t loss = smoothing > 0 ? sw_cross_entropy_loss(out, y, .label_smoothing = smoothing) : loss_fn(out, y);
+    const bool training = mode == SW__TRAIN || mode == SW__DIAGNOSE;
+    const sw_t loss = training ? training_loss(t, out, y, loss_fn) : loss_fn(out, y);
     sw_output(loss, "loss");
     if (classes) sw_output(count_correct(out, y), "correct");
     SW_TRY(sw_graph_status(g));
-    return mode == SW__TRAIN ? sw_optimizer_apply(&t->o.optimizer, loss, NULL, 0) : SW_OK;
+    if (mode != SW__TRAIN) return SW_OK;
+    SW_TRY(apply_optimizer(t, loss));
+    return sw__average_record(t, g, loss);
 }
 
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out)
@@ -152,13 +159,49 @@ static int64_t product(const int64_t *dims, int rank)
     return n;
 }
 
+static bool reads_average(const sw_trainer *t, sw__mode mode)
+{
+    return t->averaged > 0 && (mode == SW__EVAL || mode == SW__PREDICT);
+}
+
+static bool is_frozen(const sw_trainer *t, sw__mode mode)
+{
+    return mode == SW__TRAIN && t->thawed_at < 0 && has_late(t);
+}
+
+/* The variables are those of a step that learns all, so that the frozen ones have their place and their state. */
+static sw_status make_params(sw_trainer *t, sw__mode mode, int64_t n, const sw_graph *g)
+{
+    if (!is_frozen(t, mode)) return sw_params_new(t->device, g, t->o.seed, &t->params);
+    sw_graph *all = NULL;
+    t->thawed_at = 0;
+    sw_status st = sw__trainer_graph(t, mode, n, &all);
+    t->thawed_at = -1;
+    if (st == SW_OK) st = sw_params_new(t->device, all, t->o.seed, &t->params);
+    sw_graph_free(all);
+    return st;
+}
+
+/* Inputs of an optimiser for all groups, and for those that are late. */
+static void find_scalars(sw__batch_program *p)
+{
+    static const char *const lr[] = {SW_INPUT_LR, SW_INPUT_LR SW_INPUT_LATE},
+                      *const bias1[] = {SW_INPUT_BIAS1, SW_INPUT_BIAS1 SW_INPUT_LATE},
+                      *const bias2[] = {SW_INPUT_BIAS2, SW_INPUT_BIAS2 SW_INPUT_LATE};
+    for (int late = 0; late < 2; late++) {
+        p->lr[late] = sw_program_input(p->program, lr[late]);
+        p->bias1[late] = sw_program_input(p->program, bias1[late]);
+        p->bias2[late] = sw_program_input(p->program, bias2[late]);
+    }
+}
+
 static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program *p)
 {
     sw_graph *g = NULL;
     SW_TRY(sw__trainer_graph(t, mode, n, &g));
     sw_status st = SW_OK;
-    if (!t->params) st = sw_params_new(t->device, g, t->o.seed, &t->params);
-    *p = (sw__batch_program){.mode = mode, .n = n};
+    if (!t->params) st = make_params(t, mode, n, g);
+    *p = (sw__batch_program){.mode = mode, .n = n, .averaged = reads_average(t, mode), .frozen = is_frozen(t, mode)};
     const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN,
                                   .build_later = true};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
@@ -167,9 +210,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     SW_TRY(st);
     p->x = sw_program_input(p->program, "x");
     p->y = sw_program_input(p->program, "y");
-    p->lr = sw_program_input(p->program, SW_INPUT_LR);
-    p->bias1 = sw_program_input(p->program, SW_INPUT_BIAS1);
-    p->bias2 = sw_program_input(p->program, SW_INPUT_BIAS2);
+    find_scalars(p);
     p->loss = sw_program_output(p->program, "loss");
     p->correct = sw_program_output(p->program, "correct");
     p->output = sw_program_output(p->program, "output");
@@ -182,7 +223,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
 sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program **out)
 {
     for (int i = 0; i < t->n_programs; i++)
-        if (t->programs[i].mode == mode && t->programs[i].n == n) {
+        if (t->programs[i].mode == mode && t->programs[i].n == n && t->programs[i].averaged == reads_average(t, mode)) {
             *out = &t->programs[i];
             return SW_OK;
         }
@@ -204,6 +245,28 @@ sw_status sw__trainer_programs(sw_trainer *t, sw__mode mode, int64_t count, int6
     const int64_t whole = SW_MIN(batch, count), rest = count % whole;
     SW_TRY(sw__trainer_program(t, mode, whole, &p));
     return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
+}
+
+/* Programs of steps that leave late groups alone give way to programs that learn them, each in its place. */
+sw_status sw_trainer_thaw(sw_trainer *t)
+{
+    if (!t) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_thaw: trainer is NULL");
+    if (t->thawed_at >= 0 || !has_late(t)) return SW_OK;
+    t->thawed_at = t->step;
+    for (int i = 0; i < t->n_programs;) {
+        sw__batch_program *const p = &t->programs[i];
+        if (!p->frozen) {
+            i++;
+            continue;
+        }
+        const int64_t n = p->n;
+        sw_program_free(p->program);
+        const sw_status st = compile(t, SW__TRAIN, n, p);
+        if (st == SW_OK) continue;
+        t->programs[i] = t->programs[--t->n_programs];
+        return st;
+    }
+    return SW_OK;
 }
 
 sw_status sw__trainer_build(sw_trainer *t)
@@ -307,6 +370,7 @@ sw_status sw_trainer_profile(sw_trainer *t, sw_profile_format format, char **out
 
 double sw__trainer_lr(const sw_trainer *t, int64_t step)
 {
+    if (t->swa_now && t->o.swa_lr > 0) return t->o.swa_lr;
     return sw_schedule_lr(&t->o.schedule, t->schedule_lr, step - t->schedule_from);
 }
 
@@ -323,11 +387,15 @@ static sw_status set_scalar(sw_program *p, int input, double value)
 
 static sw_status set_scalars(sw_trainer *t, sw__batch_program *p)
 {
-    double lr, bias1, bias2;
-    sw_optimizer_scalars(&t->o.optimizer, t->step, sw__trainer_lr(t, t->step), &lr, &bias1, &bias2);
-    SW_TRY(set_scalar(p->program, p->lr, lr));
-    SW_TRY(set_scalar(p->program, p->bias1, bias1));
-    return set_scalar(p->program, p->bias2, bias2);
+    for (int late = 0; late < 2; late++) {
+        double lr, bias1, bias2;
+        const int64_t step = late ? t->step - SW_MAX(t->thawed_at, (int64_t)0) : t->step;
+        sw_optimizer_scalars(&t->o.optimizer, step, sw__trainer_lr(t, t->step), &lr, &bias1, &bias2);
+        SW_TRY(set_scalar(p->program, p->lr[late], lr));
+        SW_TRY(set_scalar(p->program, p->bias1[late], bias1));
+        SW_TRY(set_scalar(p->program, p->bias2[late], bias2));
+    }
+    return sw__average_weight(t, p->program);
 }
 
 static sw_status read_scalar(sw_program *p, int output, double *value)
@@ -357,7 +425,9 @@ sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *corre
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(read_scalar(p->program, p->loss, loss));
     SW_TRY(read_scalar(p->program, p->correct, correct));
-    if (isfinite(*loss)) t->step++;
+    if (!isfinite(*loss)) return SW_OK;
+    t->step++;
+    if (t->o.ema > 0) t->averaged++;
     return SW_OK;
 }
 

@@ -1,5 +1,5 @@
 /* trainer.h: what the files of train/ share: the trainer, its programs, where a fit stands.
- * trainer.c builds and steps, fit.c loops, checkpoint.c saves, diagnose.c looks for the first NaN, run.c drives all. */
+ * trainer.c builds and steps, average.c keeps averages of weights, fit.c loops, checkpoint.c saves, diagnose.c looks for the first NaN, run.c drives all. */
 #ifndef SW_TRAIN_TRAINER_H
 #define SW_TRAIN_TRAINER_H
 
@@ -19,9 +19,11 @@ typedef struct sw__batch_program {
     sw__mode mode;
     int64_t n;
     sw_program *program;
-    int x, y, lr, bias1, bias2;
+    int x, y, lr[2], bias1[2], bias2[2]; /* [1]: of groups that are late */
     int loss, correct, output;
     int64_t x_elements, y_elements;
+    bool averaged; /* reads the averaged weights */
+    bool frozen;   /* a step of before the thaw */
 } sw__batch_program;
 
 #define SW__MAX_PROGRAMS 16
@@ -30,6 +32,9 @@ struct sw_trainer {
     sw_device *device;
     sw_trainer_options o;
     char *model_name; /* own copy, or NULL */
+    char *patterns;   /* of the optimiser's groups, one after the other */
+    sw_param_group groups[SW_MAX_PARAM_GROUPS];
+    double *class_weights;
     /* shapes, known after prepare */
     bool prepared;
     sw_dtype x_dtype, y_dtype;
@@ -46,6 +51,10 @@ struct sw_trainer {
     int64_t step;         /* optimiser steps done */
     int64_t schedule_from; /* the schedule counts from this step (a resumed run may lay it anew) */
     double schedule_lr;
+    int64_t averaged;     /* how often the average of the weights was updated; 0: there is none yet */
+    sw_program *average;  /* adds the present weights to an equal average; NULL: not made yet */
+    bool swa_now;         /* swa_start has come */
+    int64_t thawed_at;    /* step at which late groups began to be learnt; -1: not yet */
     volatile sig_atomic_t stop;
 };
 
@@ -59,6 +68,7 @@ typedef struct sw__fit_state {
     double best;
     int64_t best_epoch, since_best;
     int64_t skipped;
+    sw_plateau plateau;
     int64_t batch;            /* that `at` counts in */
     int64_t seed;
     bool shuffle, drop_last;
@@ -91,6 +101,15 @@ double sw__trainer_lr(const sw_trainer *t, int64_t step);
 sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n);
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);
+
+/* ---- average.c ---- */
+/* After the optimiser was recorded: the averages as state of the training graph and, if exponential, their update. */
+sw_status sw__average_record(const sw_trainer *t, sw_graph *g, sw_t loss);
+/* Makes a graph that evaluates read the averages, if there are some. */
+sw_status sw__average_read(const sw_trainer *t, sw_graph *g);
+int sw__average_of(const sw_params *p, const char *name); /* the place of a variable's average; -1: it has none */
+sw_status sw__average_add(sw_trainer *t); /* the present weights to the equal average */
+sw_status sw__average_weight(const sw_trainer *t, sw_program *p); /* sets what the next exponential update takes */
 
 /* ---- room.c ---- */
 /* After a training program for n samples found no room on the device: the same error, with the batch that would fit. */
