@@ -273,6 +273,16 @@ static const ops_case big_cases[] = {
     { SW_OP_GRU, "no steps", .in = { CELL(3, 3, 0, 2, 2) }, .build = build_recurrent, RECURRENT(2, 2, 0) },
     { SW_OP_GRU, "wide", .in = { CELL(3, 19, 3, 37, 37), INDICES(4, 19) }, .build = build_recurrent,
       RECURRENT(37, 37, LENGTHS), .bound = 2e-5, .flags = NO_SECOND },
+#define CELL_OF(TYPE, G, B, T, H)                                                                                        \
+    OF(TYPE, NORMAL, B, T, G * H), OF(TYPE, UNIT, G * H, H), OF(TYPE, NORMAL, G * H), OF(TYPE, NORMAL, B, H)
+    { SW_OP_LSTM, "f64", .in = { CELL_OF(SW_F64, 4, 3, 3, 5), OF(SW_F64, NORMAL, 3, 5), INDICES(4, 3) },
+      .build = build_recurrent, RECURRENT(5, 5, LENGTHS), .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_GRU, "f64", .in = { CELL_OF(SW_F64, 3, 3, 3, 5) }, .build = build_recurrent, RECURRENT(5, 5, REVERSE),
+      .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_RNN, "f64", .in = { CELL_OF(SW_F64, 1, 3, 3, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0),
+      .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_LSTM, "bf16", .in = { CELL_OF(SW_BF16, 4, 3, 1, 5), OF(SW_BF16, NORMAL, 3, 5) }, .build = build_recurrent,
+      RECURRENT(5, 5, 0), .bound = 0x1p-6, .flags = NO_SECOND },
     { SW_OP_RNN, "", .in = { CELL(1, 3, 4, 5, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0), .bound = 1e-5 },
     { SW_OP_RNN, "relu", .in = { CELL(1, 3, 3, 2, 2) }, .build = build_recurrent, RECURRENT(2, 2, RELU_CELL),
       .bound = 1e-5 },
@@ -306,6 +316,8 @@ static const ops_case big_cases[] = {
       AXIS(2), .flags = FIRST_OUTPUT | NO_DIFFERENCES },
     { SW_OP_CTC_LOSS, "no samples", .in = { F32(NORMAL, 0, 4, 3), INDICES(2, 0, 1), INDICES(1, 0), INDICES(2, 0) },
       AXIS(2) },
+    { SW_OP_CTC_LOSS, "f64", .in = { OF(SW_F64, NORMAL, 3, 5, 4), INDICES(3, 3, 2), INDICES(6, 3), INDICES(3, 3) }, AXIS(3),
+      .bound = 1e-6, .flags = FIRST_OUTPUT | NO_SECOND | NO_DIFFERENCES },
     { SW_OP_CTC_LOSS, "long", .in = { F32(NORMAL, 3, 40, 7), INDICES(6, 3, 9), INDICES(41, 3), INDICES(10, 3) },
       AXIS(6), .bound = 1e-5, .flags = NO_SECOND | FIRST_OUTPUT },
 };
