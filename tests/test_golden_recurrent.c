@@ -13,27 +13,28 @@ typedef struct layer_case {
     layer_fn *layer;
     sw_recurrent_layer_options o;
     int64_t lengths[4]; /* first -1: none */
+    bool device;        /* also on SWOOP_TEST_DEVICE, whose compiler is slow; SWOOP_TEST_ALL=1: all are */
 } layer_case;
 
 #define ALL { -1 }
 static const layer_case layer_cases[] = {
-    { "lstm", sw_lstm_with, { .features = 5 }, ALL },
-    { "lstm_lengths", sw_lstm_with, { .features = 3 }, { 5, 1, 3, 0 } },
-    { "lstm_reverse", sw_lstm_with, { .features = 3, .bidirectional = true }, ALL },
-    { "lstm_both_lengths", sw_lstm_with, { .features = 3, .bidirectional = true }, { 2, 0, 4, 1 } },
-    { "lstm_proj", sw_lstm_with, { .features = 5, .proj = 2 }, ALL },
-    { "lstm_proj_both_lengths", sw_lstm_with, { .features = 4, .bidirectional = true, .proj = 3 }, { 1, 4, 2 } },
-    { "lstm_two", sw_lstm_with, { .features = 4, .layers = 2 }, ALL },
-    { "lstm_one_step", sw_lstm_with, { .features = 4 }, ALL },
-    { "lstm_one_sample", sw_lstm_with, { .features = 4 }, ALL },
-    { "lstm_no_bias", sw_lstm_with, { .features = 4, .no_bias = true }, ALL },
-    { "gru", sw_gru_with, { .features = 5 }, ALL },
-    { "gru_lengths", sw_gru_with, { .features = 3 }, { 5, 1, 3, 0 } },
-    { "gru_two_both_lengths", sw_gru_with, { .features = 3, .layers = 2, .bidirectional = true }, { 1, 4, 3 } },
-    { "gru_one_step", sw_gru_with, { .features = 3 }, ALL },
-    { "rnn", sw_rnn_with, { .features = 5 }, ALL },
-    { "rnn_relu_both", sw_rnn_with, { .features = 4, .bidirectional = true, .relu = true }, ALL },
-    { "rnn_lengths", sw_rnn_with, { .features = 3 }, { 0, 3, 1, 2 } },
+    { "lstm", sw_lstm_with, { .features = 5 }, ALL, false },
+    { "lstm_lengths", sw_lstm_with, { .features = 3 }, { 5, 1, 3, 0 }, false },
+    { "lstm_reverse", sw_lstm_with, { .features = 3, .bidirectional = true }, ALL, false },
+    { "lstm_both_lengths", sw_lstm_with, { .features = 3, .bidirectional = true }, { 2, 0, 4, 1 }, true },
+    { "lstm_proj", sw_lstm_with, { .features = 5, .proj = 2 }, ALL, false },
+    { "lstm_proj_both_lengths", sw_lstm_with, { .features = 4, .bidirectional = true, .proj = 3 }, { 1, 4, 2 }, true },
+    { "lstm_two", sw_lstm_with, { .features = 4, .layers = 2 }, ALL, false },
+    { "lstm_one_step", sw_lstm_with, { .features = 4 }, ALL, false },
+    { "lstm_one_sample", sw_lstm_with, { .features = 4 }, ALL, false },
+    { "lstm_no_bias", sw_lstm_with, { .features = 4, .no_bias = true }, ALL, false },
+    { "gru", sw_gru_with, { .features = 5 }, ALL, false },
+    { "gru_lengths", sw_gru_with, { .features = 3 }, { 5, 1, 3, 0 }, false },
+    { "gru_two_both_lengths", sw_gru_with, { .features = 3, .layers = 2, .bidirectional = true }, { 1, 4, 3 }, true },
+    { "gru_one_step", sw_gru_with, { .features = 3 }, ALL, false },
+    { "rnn", sw_rnn_with, { .features = 5 }, ALL, false },
+    { "rnn_relu_both", sw_rnn_with, { .features = 4, .bidirectional = true, .relu = true }, ALL, true },
+    { "rnn_lengths", sw_rnn_with, { .features = 3 }, { 0, 3, 1, 2 }, true },
 };
 
 /* A case as a graph: inputs x0, x1 …, dy, length; parameters after those; outputs y and g0, g1 … */
@@ -165,7 +166,8 @@ static void layers_on_device(void **state)
 {
     (void)state;
     const char *const id = getenv("SWOOP_TEST_DEVICE");
-    if (id) replay_all(id, false, 2e-5);
+    for (size_t i = 0; id && i < SW_COUNT(layer_cases); i++)
+        if (layer_cases[i].device || getenv("SWOOP_TEST_ALL")) replay(&layer_cases[i], id, false, 2e-5);
 }
 
 /* ---- names, and what is refused ---------------------------------------------------------------------------------------- */

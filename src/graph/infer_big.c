@@ -299,21 +299,33 @@ sw_status sw__infer_embedding_grad(const sw_graph *g, sw__node *n)
 /* ---- further outputs ------------------------------------------------------------------------------------------ */
 
 /* batch_norm: mean, var; batch_norm_grad: dweight, dbias: all [C]. */
-static void output_per_channel(const sw__node *from, sw__node *n)
+static void output_per_channel(const sw_graph *g, const sw__node *from, sw__node *n)
 {
+    (void)g;
     n->rank = 1;
     n->dim[0] = from->dim[1];
 }
 
 /* layer_norm: mean and 1/sqrt(var + eps): x's shape with the normalised axes as size 1. */
-static void output_per_row(const sw__node *from, sw__node *n)
+static void output_per_row(const sw_graph *g, const sw__node *from, sw__node *n)
 {
+    (void)g;
     sw__take(n, from);
     for (int i = from->rank - from->attr.norm.n_axes; i < from->rank; i++) n->dim[i] = 1;
 }
 
-/* Ops with several outputs: how many, and the shape of those beyond the first (their type is the first's). */
-static const struct { uint8_t op, outputs; void (*shape)(const sw__node *from, sw__node *n); } several[] = {
+/* ctc_loss: its derivative by operand 0. */
+static void output_like_first(const sw_graph *g, const sw__node *from, sw__node *n)
+{
+    sw__take(n, sw__in(g, from, 0));
+}
+
+/* Ops with several outputs: how many, and the shape of those beyond the first (their type is the first's where the function
+ * sets no other). */
+static const struct {
+    uint8_t op, outputs;
+    void (*shape)(const sw_graph *g, const sw__node *from, sw__node *n);
+} several[] = {
     { SW_OP_BATCH_NORM, 3, output_per_channel },
     { SW_OP_BATCH_NORM_GRAD, 3, output_per_channel },
     { SW_OP_LAYER_NORM, 3, output_per_row },
@@ -323,7 +335,9 @@ static const struct { uint8_t op, outputs; void (*shape)(const sw__node *from, s
     { SW_OP_LSTM_GRAD, 4, sw__recurrent_output },
     { SW_OP_GRU_GRAD, 3, sw__recurrent_output },
     { SW_OP_RNN_GRAD, 2, sw__recurrent_output },
-    { SW_OP_CTC_LOSS, 2, NULL }, /* output 1 has the shape of operand 0 */
+    { SW_OP_CTC_LOSS, 2, output_like_first },
+    { SW_OP_ATTENTION, 2, sw__attention_output },
+    { SW_OP_ATTENTION_GRAD, 3, sw__attention_grad_output },
 };
 
 int sw__node_outputs(const sw__node *n)
@@ -343,8 +357,7 @@ sw_status sw__infer_output(const sw_graph *g, sw__node *n)
         return sw__custom_output(g, from, k, n);
     for (size_t i = 0; i < SW_COUNT(several); i++) {
         if (several[i].op != from->op || k < 1 || k >= several[i].outputs) continue;
-        if (several[i].shape) several[i].shape(from, n);
-        else sw__take(n, sw__in(g, from, 0));
+        several[i].shape(g, from, n);
         return SW_OK;
     }
     char text[SW__TEXT_BYTES];

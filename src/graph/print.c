@@ -149,6 +149,13 @@ static void print_recurrent(const sw__node *n, int rank_in, sw__text *t)
     if (n->attr.recurrent.lengths) sw__text_add(t, " lengths");
 }
 
+static void print_attention(const sw__node *n, int rank_in, sw__text *t)
+{
+    (void)rank_in;
+    sw__text_add(t, " scale=%.9g", n->attr.attention.scale);
+    if (n->attr.attention.causal) sw__text_add(t, " causal");
+}
+
 static void print_custom(const sw__node *n, int rank_in, sw__text *t)
 {
     (void)rank_in;
@@ -173,6 +180,7 @@ static void (*const print_attr[])(const sw__node *n, int rank_in, sw__text *t) =
     [SW_ATTR_POOL] = print_pool,
     [SW_ATTR_NORM] = print_norm,
     [SW_ATTR_RECURRENT] = print_recurrent,
+    [SW_ATTR_ATTENTION] = print_attention,
     [SW_ATTR_CUSTOM] = print_custom,
 };
 

@@ -145,8 +145,9 @@ sw_status sw__infer_recurrent(const sw_graph *g, sw__node *n)
 }
 
 /* Output k of `from`, for sw__infer_output. */
-void sw__recurrent_output(const sw__node *from, sw__node *n)
+void sw__recurrent_output(const sw_graph *g, const sw__node *from, sw__node *n)
 {
+    (void)g;
     const sw__recurrent r = sw__recurrent_of(from->op, &from->attr, from->dim);
     const int k = n->attr.axis.axis;
     const bool state = k == r.out_h || k == r.out_dh0, cell = k == r.out_c || k == r.out_dc0;

@@ -36,7 +36,7 @@ static inline bool sw__is_recurrent(uint16_t op)
 }
 
 /* Shape of output k >= 1 of `from`; k stands in n's attribute. */
-void sw__recurrent_output(const sw__node *from, sw__node *n);
+void sw__recurrent_output(const sw_graph *g, const sw__node *from, sw__node *n);
 
 /* The step that is done as number s (0 … T-1), and the one before it in the direction of the op. */
 static inline int64_t sw__recurrent_step(const sw__recurrent *r, int64_t s)

@@ -28,4 +28,8 @@ sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_lstm(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_gru(sw_t x, const sw__sizes *s, int64_t outputs);
 
+/* ---- models_sequence.c ---- */
+sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs);
+
 #endif

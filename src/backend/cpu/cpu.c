@@ -394,6 +394,8 @@ const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
     [SW_OP_GRU_GRAD] = {sw__cpu_dense_accepts, sw__cpu_recurrent_plan, true},
     [SW_OP_RNN_GRAD] = {sw__cpu_dense_accepts, sw__cpu_recurrent_plan, true},
     [SW_OP_CTC_LOSS] = {sw__cpu_dense_accepts, sw__cpu_ctc_plan, true},
+    [SW_OP_ATTENTION] = {sw__cpu_attention_accepts, sw__cpu_attention_plan, true},
+    [SW_OP_ATTENTION_GRAD] = {sw__cpu_attention_accepts, sw__cpu_attention_plan, true},
     [SW_OP_CUSTOM] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
     [SW_OP_CUSTOM_GRAD] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
 };
