@@ -220,9 +220,9 @@ static void what_is_refused(void **state)
     REFUSED(sw_lstm(X(2, 3, 4), 5, .proj = 5), SW_ERR_ARGUMENT,
             "lstm '': a projection to 5 of 5 features: it must be smaller (0: none)");
     REFUSED(sw_lstm(X(2, 3, 4), 5, .bidirectional = true, .h0 = Y(SW_F32, 1, 2, 5)), SW_ERR_SHAPE,
-            "lstm '': h0 is f32[1,2,5]: with 1 layers in 2 directions and this input it must be f32[2,2,5]");
+            "lstm '': h0 is f32[1,2,5]: for this input, 1 layer and two directions it must be f32[2,2,5]");
     REFUSED(sw_rnn(X(2, 3, 4), 5, .lengths = Y(SW_I64, 3)), SW_ERR_SHAPE,
-            "rnn '': lengths is i64[3]: with 1 layers in 1 directions and this input it must be i64[2]");
+            "rnn '': lengths is i64[3]: for this input, 1 layer and one direction it must be i64[2]");
     REFUSED(sw_model_build("lstm:8", X(2, 3), 4), SW_ERR_SHAPE,
             "model 'lstm' takes tokens [batch, time] of an integer type, or features [batch, time, features], not f32[2,3]");
 #undef REFUSED

@@ -64,8 +64,9 @@ static bool shape_fits(const stack *s, const char *what, sw_t v, sw_dtype type, 
     sw__node want = {.dtype = (uint8_t)type, .rank = (uint8_t)rank};
     char wanted[128];
     memcpy(want.dim, dim, (size_t)rank * sizeof *dim);
-    sw__graph_error(s->g, SW_ERR_SHAPE, "%s '%s': %s is %s: with %d layers in %d directions and this input it must be %s",
-                    cells[s->cell].name, given_name(s->o), what, text_of(v, text, sizeof text), s->layers, s->directions,
+    sw__graph_error(s->g, SW_ERR_SHAPE, "%s '%s': %s is %s: for this input, %d layer%s and %s it must be %s",
+                    cells[s->cell].name, given_name(s->o), what, text_of(v, text, sizeof text), s->layers,
+                    s->layers == 1 ? "" : "s", s->directions == 2 ? "two directions" : "one direction",
                     sw__shape_text(&want, wanted, sizeof wanted));
     return false;
 }
