@@ -14,6 +14,7 @@ struct sw_device {
     void *dev;
     const sw__traits *traits;
     sw_device_properties info;
+    bool tf32;         /* products and convolutions round their inputs to TF32 */
     bool full;         /* the last program that was compiled found no room */
     bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
@@ -87,7 +88,8 @@ typedef struct sw__launch {
 #define SW__TRACE_RUNS 20
 #define SW__RUNS_AHEAD 32 /* runs that may be in the device's queue, unless results are read */
 
-/* With SWOOP_POISON=1: a piece of the arena that nobody may read after this launch. */
+/* With SWOOP_POISON=1: a piece of the arena that nobody may read after this launch. The double of a GPU takes the fill with
+ * 0xFF for its death (FAKECUDA_POISON). */
 typedef struct sw__dead { uint32_t launch; size_t offset, bytes; } sw__dead;
 
 struct sw_program {

@@ -73,6 +73,7 @@ const sw__ref_op sw__ref_ops[SW_OP_COUNT] = {
     [SW_OP_GRU_GRAD] = { sw__ref_recurrent_grad, sw__ref_recurrent_workspace },
     [SW_OP_RNN_GRAD] = { sw__ref_recurrent_grad, sw__ref_recurrent_workspace },
     [SW_OP_CTC_LOSS] = { sw__ref_ctc_loss, sw__ref_ctc_workspace },
+    [SW_OP_RESAMPLE] = { sw__ref_resample, NULL },
     [SW_OP_EMBEDDING] = { sw__ref_embedding, NULL },
     [SW_OP_EMBEDDING_GRAD] = { sw__ref_embedding_grad, NULL },
 };
