@@ -27,6 +27,10 @@ sw_t sw__model_resnet8(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_resnet18(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs);
 
+/* ---- models_recurrent.c ---- */
+sw_t sw__model_lstm(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_gru(sw_t x, const sw__sizes *s, int64_t outputs);
+
 /* ---- models_sequence.c ---- */
 sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs);
