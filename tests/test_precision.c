@@ -347,6 +347,51 @@ static void test_bytes(void **state)
     assert_true(sample[1] < 0.55 * sample[0]);
 }
 
+/* ---- stochastic rounding ----------------------------------------------------------------------------------------------- */
+
+/* Of many copies of a number each is one of its two neighbours, their mean is the number, and numbers that 16 bits hold stay. */
+static void test_by_chance(void **state)
+{
+    (void)state;
+    static const struct { sw_dtype type; float x, low, high; } cases[] = {
+        {SW_BF16, 1.0009765625f, 1.0f, 1.0078125f},      {SW_BF16, -1.0048828125f, -1.0078125f, -1.0f},
+        {SW_BF16, 0.998046875f, 0.99609375f, 1.0f},      {SW_F16, 1.000244140625f, 1.0f, 1.0009765625f},
+        {SW_F16, 0.99993896484375f, 0.99951171875f, 1.0f}, {SW_BF16, 3.0f, 3.0f, 3.0f}, {SW_F16, 0.0f, 0.0f, 0.0f},
+    };
+    enum { COPIES = 20000 };
+    static float values[2][COPIES];
+    for (size_t i = 0; i < SW_COUNT(cases); i++) {
+        for (int run = 0; run < 2; run++) {
+            sw_graph *g = NULL;
+            sw_device *d = NULL;
+            sw_program *p = NULL;
+            const int64_t n = COPIES;
+            ok(sw_graph_new(&g));
+            ok(sw_device_open("cpu", NULL, &d));
+            sw_graph_set_seed(g, 5);
+            const sw_t x = sw_expand(sw_input(g, "x", SW_F32, 1, (int64_t[]){1}), 1, &n);
+            const sw_t y = sw__round_by_chance(x, cases[i].type, sw_const(g, SW_I64, 3), 7);
+            sw_output(sw_cast(y, SW_F32), "y");
+            ok(sw_graph_status(g));
+            ok(sw_compile(g, d, NULL, &p));
+            ok(sw_program_set(p, sw_program_input(p, "x"), SW_F32, &cases[i].x, 1));
+            ok(sw_program_run(p));
+            ok(sw_program_get(p, sw_program_output(p, "y"), SW_F32, values[run], n));
+            sw_program_free(p);
+            sw_device_close(d);
+            sw_graph_free(g);
+        }
+        assert_memory_equal(values[0], values[1], sizeof values[0]);
+        double sum = 0;
+        for (int k = 0; k < COPIES; k++) {
+            assert_true(values[0][k] == cases[i].low || values[0][k] == cases[i].high);
+            sum += (double)values[0][k];
+        }
+        const double gap = (double)cases[i].high - (double)cases[i].low;
+        assert_true(fabs(sum / COPIES - (double)cases[i].x) <= 0.015 * gap); /* four standard deviations */
+    }
+}
+
 /* ---- loss scaling ------------------------------------------------------------------------------------------------------ */
 
 enum { SAMPLES = 60, CLASSES = 3, BATCH = 20 };
@@ -490,7 +535,8 @@ int main(void)
 {
     const struct CMUnitTest all[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_gradient_types),
                                      cmocka_unit_test(test_runs), cmocka_unit_test(test_bytes),
-                                     cmocka_unit_test(test_overflow), cmocka_unit_test(test_resume)};
+                                     cmocka_unit_test(test_by_chance), cmocka_unit_test(test_overflow),
+                                     cmocka_unit_test(test_resume)};
     const struct CMUnitTest device[] = {cmocka_unit_test(test_runs), cmocka_unit_test(test_overflow)};
     if (getenv("SWOOP_TEST_DEVICE")) return cmocka_run_group_tests(device, NULL, NULL);
     return cmocka_run_group_tests(all, NULL, NULL);

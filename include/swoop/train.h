@@ -40,6 +40,7 @@ typedef struct sw_trainer_options {
     int64_t outputs;        /* for model_name: 0: the data set's classes, or the size of its values */
     sw_init init;           /* kind 0: each layer's own; else for all parameters of two or more dimensions */
     sw_precision precision;
+    bool stochastic_rounding; /* bf16, f16: the half copies of weights are rounded up or down by chance (docs/precision.md) */
     uint64_t seed;          /* initial weights, shuffling, dropout */
     bool profile;           /* time every launch of the training step: sw_trainer_profile */
     double ema;             /* > 0: an exponential average of the weights with this decay, updated after every step

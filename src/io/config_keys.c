@@ -283,6 +283,11 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "arithmetic; bf16, f16: mixed, weights stay f32; tf32: products round their inputs for NVIDIA's "
                           "tensor cores" },
     },
+    [SW_KEY_STOCHASTIC_ROUNDING] = {
+        .info = { .name = "stochastic_rounding", .group = "control", .type = SW_KEY_BOOL, .fallback = "false",
+                  .help = "bf16, f16: weights' half copies are rounded up or down by chance" },
+        .alone = "true",
+    },
     [SW_KEY_DEVICE] = {
         .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto",
                   .may_be_auto = true, .may_change = true,

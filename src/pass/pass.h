@@ -19,6 +19,11 @@ sw_status sw__pass_layout(const sw_graph *g, const sw__traits *t, sw_graph **out
 /* "half", "norm", "follow" or "f32": what sw_graph_autocast (precision.c) does with this op */
 const char *sw__precision_rule(uint32_t op);
 
+/* sw_graph_autocast; by_chance: weights are rounded stochastically, anew in each run */
+sw_status sw__graph_autocast(const sw_graph *g, sw_dtype half, bool by_chance, sw_graph **out);
+/* stochastic.c: f32 to f16 or bf16; the chances are sw_rand's of this counter and stream. */
+sw_t sw__round_by_chance(sw_t x, sw_dtype half, sw_t counter, uint32_t stream);
+
 bool sw__dump_wanted(const char *pass);
 void sw__dump_graph(const char *pass, const char *when, const sw_graph *g);
 

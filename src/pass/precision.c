@@ -25,12 +25,31 @@ typedef struct caster {
     sw_t *other;      /* the same in the other of the two types, once somebody has asked for it */
     sw_t *node;       /* the new node itself, where map has a cast of it: what further outputs belong to */
     sw_t *use;        /* what the node that is copied now is to read */
+    bool by_chance;   /* weights are rounded so */
+    sw_t counter;     /* state: how many steps there were; made with the first weight */
     int64_t *weight;  /* elements that stand behind a value: what an expand repeats does not count. 0: a constant, a parameter */
 } caster;
 
 static bool is_view(const sw__node *n)
 {
     return n->op == SW_OP_RESHAPE || n->op == SW_OP_PERMUTE || n->op == SW_OP_EXPAND || n->op == SW_OP_STOP_GRADIENT;
+}
+
+#define STREAMS 0x40000000u /* of random numbers: dropout's are small */
+
+/* The half copy of a weight. Gradients are those of a plain cast: the rounding's own is 0 almost everywhere. */
+static sw_t cast_weight(caster *c, const sw__node *n, sw_t x, sw_dtype type)
+{
+    const uint32_t var = n->attr.slot.index;
+    if (!c->by_chance || n->op != SW_OP_VAR || c->g->vars[var].kind != SW_VAR_PARAM || type != c->half) return sw_cast(x, type);
+    if (!sw_valid(c->counter)) {
+        c->counter = sw_variable(c->out, "stochastic_rounding.counter", SW_VAR_STATE, SW_I64, 0, NULL, (sw_init){0});
+        sw_assign(c->counter, sw_add(c->counter, sw_const(c->out, SW_I64, 1)));
+    }
+    const sw_t plain = sw_cast(x, type);
+    const sw_t chosen = sw__round_by_chance(sw_stop_gradient(x), type, c->counter, STREAMS + var);
+    /* plain + (chosen - plain), the difference a constant to sw_grad: exact, as both are neighbours in 16 bits */
+    return sw_add(plain, sw_stop_gradient(sw_sub(chosen, plain)));
 }
 
 /* A cast, made where there is least to cast: of a constant not at all, before a view of few elements rather than after. */
@@ -49,8 +68,8 @@ static sw_t make_cast(caster *c, uint32_t id, sw_dtype type)
         chain[depth++] = at;
         at = c->g->nodes[at].in[0];
     }
-    if (at != id && !sw_valid(c->other[at]) && sw_type(c->map[at]) != type) c->other[at] = sw_cast(c->map[at], type);
-    sw_t x = sw_type(c->map[at]) == type ? c->map[at] : at == id ? sw_cast(c->map[id], type) : c->other[at];
+    if (at != id && !sw_valid(c->other[at]) && sw_type(c->map[at]) != type) c->other[at] = cast_weight(c, &c->g->nodes[at], c->map[at], type);
+    sw_t x = sw_type(c->map[at]) == type ? c->map[at] : at == id ? cast_weight(c, n, c->map[id], type) : c->other[at];
     while (depth-- > 0) {
         const sw__node *const view = &c->g->nodes[chain[depth]];
         x = sw__node_add(o, (sw__op)view->op, &x, 1, &view->attr, view);
@@ -142,13 +161,18 @@ static sw_status alloc(caster *c)
 
 sw_status sw_graph_autocast(const sw_graph *g, sw_dtype half, sw_graph **out)
 {
+    return sw__graph_autocast(g, half, false, out);
+}
+
+sw_status sw__graph_autocast(const sw_graph *g, sw_dtype half, bool by_chance, sw_graph **out)
+{
     if (!g || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_graph_autocast: graph or out is NULL");
     if (half != SW_F16 && half != SW_BF16)
         return sw__fail(SW_ERR_ARGUMENT, "sw_graph_autocast: %s is neither f16 nor bf16", sw_dtype_name(half));
     if (g->n_groups)
         return sw__fail(SW_ERR_ARGUMENT, "sw_graph_autocast: the graph has an optimiser already: cast before "
                         "sw_optimizer_apply");
-    caster c = {.g = g, .half = half};
+    caster c = {.g = g, .half = half, .by_chance = by_chance};
     sw__dump_graph("precision", "before", g);
     sw_status st = alloc(&c);
     if (st == SW_OK) st = sw__graph_like(g, &c.out);

@@ -2,6 +2,7 @@
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
 #include "exec/exec.h"
+#include "pass/pass.h"
 #include "nn/models.h"
 #include <math.h>
 
@@ -152,11 +153,11 @@ static sw_dtype half_type(const sw_trainer *t)
     return t->o.precision == SW_PRECISION_BF16 ? SW_BF16 : t->o.precision == SW_PRECISION_F16 ? SW_F16 : SW_F32;
 }
 
-static sw_status mix(const sw_trainer *t, sw_graph **g)
+static sw_status mix(const sw_trainer *t, sw__mode mode, sw_graph **g)
 {
     sw_graph *mixed = NULL;
     if (half_type(t) == SW_F32) return SW_OK;
-    SW_TRY(sw_graph_autocast(*g, half_type(t), &mixed));
+    SW_TRY(sw__graph_autocast(*g, half_type(t), t->o.stochastic_rounding && mode == SW__TRAIN, &mixed));
     sw_graph_free(*g);
     *g = mixed;
     return SW_OK;
@@ -167,7 +168,7 @@ sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **
     sw_graph *g = NULL;
     SW_TRY(sw_graph_new(&g));
     sw_status st = record(t, g, mode, n);
-    if (st == SW_OK) st = mix(t, &g);
+    if (st == SW_OK) st = mix(t, mode, &g);
     if (st == SW_OK && mode == SW__TRAIN) st = apply_optimizer(t, sw_graph_output(g, "loss"));
     if (st == SW_OK && mode == SW__TRAIN) st = sw__average_record(t, g, sw_graph_output(g, "loss"));
     if (st != SW_OK) {
