@@ -20,6 +20,8 @@ const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
     [SW_OP_SCATTER_SET] = {NULL, sw__gpu_scatter_plan, NULL},
     [SW_OP_SCATTER_MAX] = {NULL, sw__gpu_scatter_plan, NULL},
     [SW_OP_EMBEDDING_GRAD] = {NULL, sw__gpu_embedding_grad_plan, NULL},
+    [SW_OP_ATTENTION] = {NULL, sw__gpu_attention_plan, NULL},
+    [SW_OP_ATTENTION_GRAD] = {NULL, sw__gpu_attention_plan, NULL},
     [SW_OP_CUSTOM] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
     [SW_OP_CUSTOM_GRAD] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
 };
