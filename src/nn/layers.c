@@ -109,19 +109,3 @@ sw_t sw_embedding_with(sw_t index, sw_embedding_options o)
     const sw_t w = sw__layer_param(g, &name, "weight", 2, (int64_t[]){o.vocabulary, o.features}, init);
     return sw__layer_finish(g, sw_embedding_op(w, index), &name);
 }
-
-/* A stream number of its own for each dropout; the counter is a state variable that each training run advances. */
-sw_t sw_dropout(sw_t x, double p)
-{
-    if (!sw_valid(x)) return SW_NONE;
-    sw_graph *g = x.graph;
-    if (!(p >= 0 && p < 1)) return sw__graph_error(g, SW_ERR_ARGUMENT, "dropout: probability %g is not in [0, 1)", p);
-    if (!sw_graph_is_training(g) || p == 0) return x;
-    const sw__layer_name name = sw__name_layer(g, NULL, "dropout", "counter");
-    const sw_t counter = sw__layer_variable(g, &name, "counter", SW_VAR_STATE, SW_I64, 0, NULL, (sw_init){0});
-    sw_assign(counter, sw_add(counter, sw_const(g, SW_I64, 1)));
-    int64_t shape[SW_MAX_RANK];
-    for (int i = 0; i < sw_rank(x); i++) shape[i] = sw_dim(x, i);
-    const sw_t keep = sw_ge(sw_rand(g, counter, g->n_vars, sw_rank(x), shape), sw_const(g, SW_F32, p));
-    return sw_where(keep, sw_mul_scalar(x, 1 / (1 - p)), sw_const(g, sw_type(x), 0));
-}

@@ -20,8 +20,20 @@ static const struct model {
      SW__MAX_SIZES, {{32, 64}, 2}, sw__model_cnn},
     {{"resnet8", "channels of each stage", "residual network, one block a stage (He et al. 2016)"}, 4, SW__MAX_SIZES,
      {{16, 32, 64}, 3}, sw__model_resnet8},
-    {{"resnet18", "channels of each stage", "residual network, two blocks a stage, CIFAR stem (He et al. 2016)"}, 4,
-     SW__MAX_SIZES, {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"resnet18", "channels of each stage", "residual network, two blocks a stage (He et al. 2016)"}, 4, SW__MAX_SIZES,
+     {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"resnet34", "channels of each stage", "residual network, 3, 4, 6, 3 blocks (He et al. 2016)"}, 4, 4,
+     {{64, 128, 256, 512}, 4}, sw__model_resnet34},
+    {{"resnet50", "inner channels of each stage", "residual network, 3, 4, 6, 3 bottlenecks, results four times as wide (He et al. 2016)"},
+     4, 4, {{64, 128, 256, 512}, 4}, sw__model_resnet50},
+    {{"vgg11", "channels of five stages, hidden size", "3x3 convolutions with batch norm, two hidden layers (Simonyan & Zisserman 2015)"},
+     4, 6, {{64, 128, 256, 512, 512, 4096}, 6}, sw__model_vgg11},
+    {{"mobilenet_v2", "width in percent", "inverted residuals with depthwise convolutions (Sandler et al. 2018)"}, 4, 1,
+     {{100}, 1}, sw__model_mobilenet_v2},
+    {{"autoencoder", "hidden sizes down to the code", "linear layers with ReLU to a code and back; gives its input again"}, 0,
+     SW__MAX_SIZES / 2, {{128, 32}, 2}, sw__model_autoencoder},
+    {{"tcn", "channels of each level", "dilated causal convolutions over [N, C, L] (Bai et al. 2018)"}, 0, SW__MAX_SIZES,
+     {{25, 25, 25, 25, 25, 25, 25, 25}, 8}, sw__model_tcn},
     {{"unet", "base width, groups of its norms", "U-Net with two stages and group norm: an output for each pixel "
       "(Ronneberger et al. 2015)"}, 4, 2, {{16, 4}, 2}, sw__model_unet},
 };
@@ -43,7 +55,7 @@ static const struct model *find_model(const char *spec, size_t len)
 static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)
 {
     const char *names[SW_COUNT(models)];
-    char word[64], all[256] = "";
+    char word[64], all[512] = "";
     snprintf(word, sizeof word, "%.*s", (int)SW_MIN(len, sizeof word - 1), spec);
     for (size_t i = 0; i < SW_COUNT(models); i++) {
         names[i] = models[i].info.name;
@@ -79,9 +91,11 @@ sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs)
     const struct model *m = find_model(spec, len);
     if (!m) return unknown_model(x.graph, spec, len);
     sw__sizes s = m->defaults;
-    if (colon && (m->max_sizes == 0 || !parse_sizes(colon + 1, &s)))
-        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': after the colon come %s", spec,
-                               m->max_sizes ? "1 to 16 positive numbers, like 64,128" : "no arguments for this model");
+    if (colon && m->max_sizes == 0)
+        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': after the colon come no arguments for this model", spec);
+    if (colon && (!parse_sizes(colon + 1, &s) || s.n > m->max_sizes))
+        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': after the colon come 1 to %d positive numbers, like %s (%s)",
+                               spec, m->max_sizes, m->max_sizes > 1 ? "64,128" : "64", m->info.arguments);
     if (m->input_rank && sw_rank(x) != m->input_rank)
         return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes images [N, C, H, W], but the data has %d axes with "
                                "the batch", m->info.name, sw_rank(x));
