@@ -19,7 +19,9 @@ static bool drops(const char *what, sw_t x, double p, sw_t *y)
     *y = x;
     if (!sw_valid(x)) return false;
     if (p >= 0 && p < 1) return p > 0 && sw_graph_is_training(x.graph);
-    *y = sw__graph_error(x.graph, SW_ERR_ARGUMENT, "%s of %%%u '%s': probability %g is not in [0, 1)", what, x.id, sw_name(x), p);
+    char text[SW__TEXT_BYTES];
+    *y = sw__graph_error(x.graph, SW_ERR_ARGUMENT, "%s of %s: probability %g is not in [0, 1)", what,
+                         sw__value_text(x.graph, x.id, text), p);
     return false;
 }
 
@@ -42,9 +44,10 @@ sw_t sw_dropout_channels(sw_t x, double p)
 {
     sw_t y;
     int64_t shape[SW_MAX_RANK];
+    char text[SW__TEXT_BYTES];
     if (sw_valid(x) && sw_rank(x) < 2)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "dropout_channels of %%%u '%s': needs [N, C, …], got rank %d", x.id,
-                               sw_name(x), sw_rank(x));
+        return sw__graph_error(x.graph, SW_ERR_SHAPE, "dropout_channels of %s: needs [N, C, …]",
+                               sw__value_text(x.graph, x.id, text));
     if (!drops("dropout_channels", x, p, &y)) return y;
     shape_of(x, shape);
     for (int i = 2; i < SW_MAX_RANK; i++) shape[i] = 1;

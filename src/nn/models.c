@@ -96,11 +96,12 @@ sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs)
     if (colon && (!parse_sizes(colon + 1, &s) || s.n > m->max_sizes))
         return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': after the colon come 1 to %d positive numbers, like %s (%s)",
                                spec, m->max_sizes, m->max_sizes > 1 ? "64,128" : "64", m->info.arguments);
+    char text[SW__TEXT_BYTES];
     if (m->input_rank && sw_rank(x) != m->input_rank)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes images [N, C, H, W], but the data has %d axes with "
-                               "the batch", m->info.name, sw_rank(x));
+        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes images [N, C, H, W], but x is %s", m->info.name,
+                               sw__value_text(x.graph, x.id, text));
     if (outputs < 1)
-        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': %lld outputs", spec, (long long)outputs);
+        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': %lld outputs: 1 or more", spec, (long long)outputs);
     // cppcheck-suppress returnDanglingLifetime ; sw_t is a value: it keeps no pointer to the sizes
     return m->build(x, &s, outputs);
 }

@@ -74,9 +74,10 @@ sw_t sw__model_tcn(sw_t x, const sw__sizes *s, int64_t outputs)
     if (sw_rank(x) == 2) x = sw_reshape(x, 3, (int64_t[]){sw_dim(x, 0), 1, sw_dim(x, 1)});
     if (sw_rank(x) > 3) x = sw_reshape(x, 3, (int64_t[]){sw_dim(x, 0), sw_dim(x, 1), -1});
     if (!sw_valid(x)) return x;
+    char text[SW__TEXT_BYTES];
     if (sw_rank(x) != 3 || sw_dim(x, 2) < 1)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model 'tcn' takes sequences [N, C, L], but the data has %d axes with the "
-                               "batch", sw_rank(x));
+        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model 'tcn' takes sequences [N, C, L], but x is %s",
+                               sw__value_text(x.graph, x.id, text));
     sw_graph *g = x.graph;
     for (int i = 0; i < s->n; i++) {
         sw_scope_push(g, "tcn.network.%d", i);
