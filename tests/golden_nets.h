@@ -18,6 +18,8 @@ static const golden_net golden_nets[] = {
     {"lenet", "lenet", 10, sw_cross_entropy, {.kind = SW_ADAM, .lr = 1e-3}, true},
     {"resnet8", "resnet8:8,16,32", 10, sw_cross_entropy,
      {.kind = SW_SGD, .lr = 0.02, .momentum = 0.9, .nesterov = true, .weight_decay = 5e-4}, true},
+    {"gpt", "gpt:2x2x32", 65, sw_cross_entropy,
+     {.kind = SW_ADAMW, .lr = 3e-3, .betas = {0.9, 0.95}, .weight_decay = 0.1, .decay_matrices = true, .clip_norm = 0.5}, false},
 };
 #define GOLDEN_NETS (sizeof golden_nets / sizeof *golden_nets)
 

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define GOLDEN_MAX_IN 12
+#define GOLDEN_MAX_IN 13
 
 typedef struct golden_case {
     const char *name;

@@ -18,12 +18,32 @@
 #define V(...) { __VA_ARGS__ }
 #define AXIS(I) .attr.axis = { .axis = I }
 #define ROWS(N) .attr.axis = { .size = N }
+#define ATTENTION(SCALE, CAUSAL) .attr.attention = { SCALE, CAUSAL }
 
 /* y must be the pooling of x. */
 static sw_t build_max_pool_grad(sw_graph *g, const sw_t *in, const ops_case *c)
 {
     const sw_t y = sw__node_add(g, SW_OP_MAX_POOL, in, 1, &c->attr, NULL), operands[3] = { in[0], y, in[1] };
     return sw__node_add(g, SW_OP_MAX_POOL_GRAD, operands, 3, &c->attr, NULL);
+}
+
+/* The mask without row 1 of every matrix, which may then attend to nothing. */
+static sw_t build_row_of_nothing(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    const int64_t dim[4] = { 1, 1, sw_dim(in[0], 1), 1 };
+    const sw_t rows = sw_ne(sw_iota(g, SW_I32, 4, dim, 2), sw_const(g, SW_I32, 1));
+    const sw_t operands[4] = { in[0], in[1], in[2], sw_and(in[3], rows) };
+    return sw__node_add(g, SW_OP_ATTENTION, operands, 4, &c->attr, NULL);
+}
+
+/* The same as an additive mask of zeros and minus infinities. */
+static sw_t build_minus_infinity(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    const int64_t dim[4] = { 1, 1, sw_dim(in[0], 1), 1 };
+    const sw_t rows = sw_ne(sw_iota(g, SW_I32, 4, dim, 2), sw_const(g, SW_I32, 1));
+    const sw_t mask = sw_where(sw_and(in[3], rows), sw_const(g, SW_F32, 0.5), sw_const(g, SW_F32, -(double)INFINITY));
+    const sw_t operands[4] = { in[0], in[1], in[2], mask };
+    return sw__node_add(g, SW_OP_ATTENTION, operands, 4, &c->attr, NULL);
 }
 
 /* clang-format off */
@@ -219,6 +239,85 @@ static const ops_case big_cases[] = {
       .bound = 1e-5 },
     { SW_OP_EMBEDDING_GRAD, "many", .in = { INDICES(11, 700), F32(NORMAL, 700, 5) }, ROWS(11), .bound = 1e-5,
       .flags = NO_SECOND },
+
+    /* attention: [B, T, H, D] */
+    { SW_OP_ATTENTION, "", .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 7, 3, 4), F32(NORMAL, 2, 7, 3, 6) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "and the log-sum-exp",
+      .in = { F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 4, 2, 4), F32(NORMAL, 2, 4, 2, 3) }, ATTENTION(0.5, true),
+      .bound = 1e-5 },
+    { SW_OP_ATTENTION, "causal", .in = { F32(NORMAL, 2, 6, 2, 8), F32(NORMAL, 2, 6, 2, 8), F32(NORMAL, 2, 6, 2, 8) },
+      ATTENTION(0.35, true), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "causal, fewer keys",
+      .in = { F32(NORMAL, 1, 7, 2, 3), F32(NORMAL, 1, 4, 2, 3), F32(NORMAL, 1, 4, 2, 3) }, ATTENTION(0.5, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "causal, more keys",
+      .in = { F32(NORMAL, 1, 3, 2, 3), F32(NORMAL, 1, 7, 2, 3), F32(NORMAL, 1, 7, 2, 3) }, ATTENTION(0.5, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "grouped queries",
+      .in = { F32(NORMAL, 2, 4, 6, 4), F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 5, 2, 4) }, ATTENTION(0.5, false),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "one key head, causal",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 5, 1, 4), F32(NORMAL, 2, 5, 1, 2) }, ATTENTION(0.5, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "bool mask",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 9, 3, 4), F32(NORMAL, 2, 9, 3, 6), OF(SW_BOOL, FLAGS, 1, 1, 5, 9) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "bool mask of keys, causal, groups",
+      .in = { F32(NORMAL, 2, 9, 4, 4), F32(NORMAL, 2, 9, 2, 4), F32(NORMAL, 2, 9, 2, 6), OF(SW_BOOL, FLAGS, 2, 1, 1, 9) },
+      ATTENTION(0.5, true), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "a row of nothing",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 9, 3, 4), F32(NORMAL, 2, 9, 3, 6), OF(SW_BOOL, FLAGS, 2, 3, 5, 9) },
+      ATTENTION(0.5, false), .build = build_row_of_nothing, .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "minus infinity",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 9, 3, 4), F32(NORMAL, 2, 9, 3, 6), OF(SW_BOOL, FLAGS, 1, 3, 5, 9) },
+      ATTENTION(0.5, false), .build = build_minus_infinity, .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "added mask",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 7, 3, 4), F32(NORMAL, 2, 7, 3, 6), FIXED(NORMAL, 2, 3, 5, 7) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "added mask that is learnt",
+      .in = { F32(NORMAL, 2, 4, 3, 4), F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 5, 3, 2), F32(NORMAL, 1, 3, 4, 5) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "one step", .in = { F32(NORMAL, 2, 1, 3, 4), F32(NORMAL, 2, 1, 3, 4), F32(NORMAL, 2, 1, 3, 4) },
+      ATTENTION(0.5, true), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "one feature", .in = { F32(NORMAL, 1, 3, 2, 1), F32(NORMAL, 1, 4, 2, 1), F32(NORMAL, 1, 4, 2, 1) },
+      ATTENTION(1, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "no keys", .in = { F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 0, 2, 4), F32(NORMAL, 2, 0, 2, 4) },
+      ATTENTION(0.5, false), .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "no rows", .in = { F32(NORMAL, 2, 0, 2, 4), F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 3, 2, 4) },
+      ATTENTION(0.5, false), .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "large scores",
+      .in = { F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 7, 2, 4), F32(NORMAL, 2, 7, 2, 4) }, ATTENTION(60, false),
+      .bound = 5e-4, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "huge", .in = { FIXED(HUGE_VALUES, 1, 3, 2, 2), FIXED(NORMAL, 1, 5, 2, 2), FIXED(NORMAL, 1, 5, 2, 2) },
+      ATTENTION(1, false), .bound = 1e-5 },
+    { SW_OP_ATTENTION, "odd sizes, causal",
+      .in = { F32(NORMAL, 1, 67, 2, 33), F32(NORMAL, 1, 131, 1, 33), F32(NORMAL, 1, 131, 1, 17) }, ATTENTION(0.2, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "long, mask",
+      .in = { F32(NORMAL, 1, 131, 1, 20), F32(NORMAL, 1, 300, 1, 20), F32(NORMAL, 1, 300, 1, 5),
+              OF(SW_BOOL, FLAGS, 1, 1, 131, 300) },
+      ATTENTION(0.2, false), .bound = 1e-5, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "many features",
+      .in = { F32(NORMAL, 1, 20, 1, 128), F32(NORMAL, 1, 35, 1, 128), F32(NORMAL, 1, 35, 1, 80) }, ATTENTION(0.09, false),
+      .bound = 1e-5, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "f64", .in = { OF(SW_F64, NORMAL, 2, 5, 4, 4), OF(SW_F64, NORMAL, 2, 7, 2, 4),
+                                      OF(SW_F64, NORMAL, 2, 7, 2, 6), OF(SW_BOOL, FLAGS, 1, 4, 5, 7) },
+      ATTENTION(0.5, true), .bound = 1e-12, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "f16", .in = { OF(SW_F16, NORMAL, 2, 5, 2, 4), OF(SW_F16, NORMAL, 2, 7, 2, 4),
+                                      OF(SW_F16, NORMAL, 2, 7, 2, 6) },
+      ATTENTION(0.5, true), .bound = 4e-3, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "bf16", .in = { OF(SW_BF16, NORMAL, 2, 5, 2, 4), OF(SW_BF16, NORMAL, 2, 7, 2, 4),
+                                       OF(SW_BF16, NORMAL, 2, 7, 2, 6) },
+      ATTENTION(0.5, false), .bound = 3e-2, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION_GRAD, "",
+      .in = { F32(NORMAL, 2, 3, 4, 4), F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 5, 2, 3), F32(NORMAL, 2, 3, 4, 3),
+              F32(POSITIVE, 2, 4, 3), F32(NORMAL, 2, 3, 4, 3) },
+      ATTENTION(0.5, false), .bound = 1e-5 },
+    { SW_OP_ATTENTION_GRAD, "mask, causal",
+      .in = { F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 5, 2, 3), F32(NORMAL, 2, 3, 2, 3),
+              F32(POSITIVE, 2, 2, 3), F32(NORMAL, 2, 3, 2, 3), OF(SW_BOOL, FLAGS, 2, 1, 3, 5) },
+      ATTENTION(0.5, true), .bound = 1e-5 },
 };
 /* clang-format on */
 

@@ -192,7 +192,7 @@ static void test_no_value(void **state)
         sw_matmul(none, none), sw_linear_op(none, none, none), sw_conv_op(none, none, none, NULL),
         sw_max_pool_op(none, NULL), sw_batch_norm_op(none, none, none, 0, NULL, NULL),
         sw_layer_norm_op(none, none, none, 1, 0), sw_softmax(none, 0), sw_cross_entropy(none, none),
-        sw_mse(none, none), sw_embedding_op(none, none), sw_named(none, "x"), sw_output(none, "x"),
+        sw_mse(none, none), sw_embedding_op(none, none), sw_attention(none, none, none, .causal = true), sw_named(none, "x"), sw_output(none, "x"),
         sw_input(NULL, "x", SW_F32, 0, NULL), sw_const(NULL, SW_F32, 0), sw_literal(NULL, SW_F32, 0, NULL, NULL),
         sw_iota(NULL, SW_I64, 0, NULL, 0), sw_rand(NULL, none, 0, 0, NULL), sw_param(NULL, "x", 0, NULL, zeros),
         sw__varpack(NULL, 0), sw__pack(NULL, 0, NULL), sw_stop_gradient(none), sw_square(none), sw_gelu(none),

@@ -252,7 +252,7 @@ static const wrong of_layers[] = {
     { "model_outputs", build_model_outputs, { "'mlp'", "0 outputs", "1 or more" } },
     { "model_autoencoder", build_model_autoencoder, { "'autoencoder'", "8 values", "not 10", "target must be the input" } },
     { "model_tcn", build_model_tcn, { "'tcn'", "'x' f32[4]", "[N, C, L]" } },
-    { "model_too_many", build_model_too_many, { "'resnet50:1,2,3,4,5'", "1 to 4", "inner channels" } },
+    { "model_too_many", build_model_too_many, { "'resnet50:1,2,3,4,5'", "up to 4", "inner channels" } },
 };
 
 /* ---- variables, gradients, programs ------------------------------------------------------------------------------------------------ */

@@ -20,8 +20,8 @@ extern "C" {
 typedef struct sw_dataset sw_dataset;
 
 typedef enum sw_target {
-    SW_TARGET_AUTO = 0, /* integers with one value per sample: class; else value or tensor */
-    SW_TARGET_CLASS,    /* class numbers; y is i64, shape [] */
+    SW_TARGET_AUTO = 0, /* integers with one value per sample, or with one for each token: class; else value or tensor */
+    SW_TARGET_CLASS,    /* class numbers; y is i64, shape []; or one for each position of a sequence or image: [T], [H, W] */
     SW_TARGET_VALUE,    /* regression: y is f32, shape [] or [k] or more; per-sample integer tensors are i64 */
     SW_TARGET_NONE      /* x alone (prediction); y is not read, even if there is one */
 } sw_target;
@@ -37,7 +37,7 @@ typedef struct sw_dataset_info {
     int64_t x_shape[SW_MAX_RANK];
     sw_target target; /* never AUTO */
     sw_dtype y_dtype; /* as delivered: SW_I64 or SW_F32 */
-    int y_rank;       /* 0 for classes and single values */
+    int y_rank;       /* 0 for single classes and values */
     int64_t y_shape[SW_MAX_RANK];
     int64_t classes; /* 0 unless target is CLASS */
 } sw_dataset_info;
@@ -52,13 +52,17 @@ SW_API void sw_normalization_free(sw_normalization *n); /* frees mean and std, z
 
 typedef struct sw_dataset_options {
     const char *split;  /* "train" (default) or "test"; two files X:Y have the training split only */
-    const char *format; /* "auto" (default, from the content), "idx", "npy", "npz", "safetensors"; or "batches": files
+    const char *format; /* "auto" (default, from the content), "idx", "npy", "npz", "safetensors", "text", "bytes"; or "batches": files
                            whose first two axes are step and sample, merged into one */
     sw_target target;
     int64_t num_classes; /* 0: the largest label + 1. Given: labels beyond it are an error */
     int shape_rank;      /* > 0: the samples' shape, where the file has another of the same size (784 → 1×28×28) */
     int64_t shape[SW_MAX_RANK];
-    bool tokens;     /* x holds integer codes (for an embedding): deliver i64, do not scale or normalise */
+    bool tokens;     /* x holds integer codes (for an embedding): deliver i64, do not scale or normalise. Also without
+                        asking where x and y are integers of one shape, of 32 or 64 bits: sequences and what comes next */
+    int64_t sequence;              /* text: tokens in a sample; 0: 128 */
+    const char *const *vocabulary; /* text: the characters of a model, class by class; NULL: those that occur */
+    int64_t n_vocabulary;
     bool background; /* IDX: return once headers and labels are checked, and read x in a thread of its own. What
                         needs x waits for it; sw_dataset_ready says whether it was good */
 } sw_dataset_options;
@@ -70,6 +74,9 @@ typedef struct sw_dataset_options {
  *                         x.npy and y.npy
  *   "X:Y"                 two files, IDX or NPY each (.gz too); X alone with SW_TARGET_NONE
  *   a .npz, .safetensors  with x and y, or x_train, y_train, x_test, y_test
+ *   a .txt (also .gz)     text in UTF-8: x is `sequence` characters, as numbers, y the same moved by one; samples follow one
+ *                         another. Classes are the characters that occur, in order of their code points, and have their
+ *                         names. With format "bytes" any file, byte by byte, of 256 classes
  * A 3-axis x (samples, H, W) is taken for grey images: [1, H, W]. 8-bit images whose channels come last (H, W, 1|3|4)
  * are turned to [C, H, W]. Errors: SW_ERR_DATA names the file and the sample for labels out of range, numbers of
  * samples that differ, an empty set, x that is not finite; and see io.h. options may be NULL. */
@@ -98,7 +105,7 @@ typedef struct sw_dataset_callback {
     int64_t x_shape[SW_MAX_RANK];
     sw_target target;    /* CLASS, VALUE or NONE */
     int64_t num_classes; /* with CLASS; each label is checked */
-    int y_rank;          /* with VALUE */
+    int y_rank;          /* 0: one answer a sample */
     int64_t y_shape[SW_MAX_RANK];
     sw_status (*get)(void *context, int64_t index, void *x, void *y);
     void (*release)(void *context); /* may be NULL */
@@ -114,13 +121,13 @@ SW_API sw_status sw_dataset_set_class_names(sw_dataset *d, const char *const *na
 
 /* Samples indices[0 … n−1] to x [n, x_shape…] and y [n, y_shape…] (y may be NULL). Allocates nothing. */
 SW_API sw_status sw_dataset_get(const sw_dataset *d, const int64_t *indices, int64_t n, void *x, void *y);
-/* Counts samples per class into counts[classes]; only for SW_TARGET_CLASS. */
+/* Counts labels per class into counts[classes]; only for SW_TARGET_CLASS, and not with a callback. */
 SW_API sw_status sw_dataset_class_counts(const sw_dataset *d, int64_t *counts);
 
 /* Some samples as a set of their own, in the order given (indices into d, copied). Keeps normalisation, class names. */
 SW_API sw_status sw_dataset_subset(const sw_dataset *d, const int64_t *indices, int64_t n, sw_dataset **out);
 /* Cuts d in two: round(fraction × count) samples, drawn by seed, go to *held_out, the others to *rest, both in d's
- * order. Classes are stratified: each gives its share, largest remainders rounded up. 0 < fraction < 1, and both parts
+ * order; of a text the end is held out. Classes are stratified: each gives its share, largest remainders rounded up. 0 < fraction < 1, and both parts
  * get at least one sample. Same d, fraction, seed: same parts everywhere. */
 SW_API sw_status sw_dataset_split(const sw_dataset *d, double fraction, uint64_t seed, sw_dataset **rest,
                                   sw_dataset **held_out);

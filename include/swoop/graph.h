@@ -253,6 +253,21 @@ SW_API sw_t sw_mse(sw_t prediction, sw_t target); /* mean squared error: scalar 
 /* weight [V, D], index […] of i64 or i32 -> […, D]. */
 SW_API sw_t sw_embedding_op(sw_t weight, sw_t index);
 
+/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in memory:
+ * sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a multiple of
+ * G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to [B, H, Tq, Tk]: bool,
+ * true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees keys 0 … i (as PyTorch's
+ * is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a gradient costs the matrix. */
+typedef struct sw_attention_options {
+    sw_t v;
+    bool causal;
+    sw_t mask;    /* or SW_NONE */
+    double scale; /* 0: 1/sqrt(D) */
+    int sw_end;   /* leave alone: lets the macro end with an initialiser */
+} sw_attention_options;
+SW_API sw_t sw_attention_with(sw_t q, sw_t k, sw_attention_options o);
+#define sw_attention(q, k, ...) sw_attention_with((q), (k), (sw_attention_options){__VA_ARGS__, .sw_end = 0})
+
 /* ---- compositions: made of the ops above; definitions are PyTorch's (torch.NAME) unless said otherwise ----------------- */
 
 /* Sums of products by index letters, 1 to 4 operands: sw_einsum("bij,bjk->bik", (sw_t[]){ a, b }, 2). '...' stands for any

@@ -233,7 +233,7 @@ SW_API void sw_eval_result_free(sw_eval_result *r);
 /* One line for each sample of `data` (as for sw_dataset_open; labels are not needed): called in order. */
 typedef struct sw_prediction {
     int64_t index;
-    int64_t n;            /* outputs */
+    int64_t n;            /* outputs; where each position of a sequence has a class: those of the last position */
     const float *outputs; /* classes: probabilities; else values */
     int64_t label;        /* classes: the likeliest; else -1 */
     const char *class_name; /* NULL where there is none */

@@ -71,10 +71,26 @@ static void default_shape(sw__storage *s, sw_dataset_info *info)
     info->x_shape[2] = x->shape[2];
 }
 
+static bool wide_integers(sw_dtype t)
+{
+    return t == SW_I32 || t == SW_I64 || t == SW_U32;
+}
+
+/* Codes, with an answer for each: integers in files, both of one shape. */
+static bool are_tokens(const sw__storage *s)
+{
+    const sw_array *const x = &s->x, *const y = &s->y;
+    if (!y->data || !wide_integers(x->dtype) || !wide_integers(y->dtype) || x->rank < 2 || x->rank != y->rank) return false;
+    for (int i = 0; i < x->rank; i++)
+        if (x->shape[i] != y->shape[i]) return false;
+    return x->rank > 2 || x->shape[1] > 1;
+}
+
 sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info)
 {
     const bool in_memory = strcmp(s->format, "memory") == 0;
-    s->tokens = o->tokens;
+    const bool values = o->target == SW_TARGET_VALUE || o->target == SW_TARGET_NONE;
+    s->tokens = o->tokens || (!in_memory && !values && are_tokens(s));
     if (s->x.rank < 1)
         return sw__fail(SW_ERR_DATA, "%s: x is a single number; its first axis should count samples", s->x_name);
     if (o->format != NULL && strcmp(o->format, "batches") == 0) SW_TRY(merge_batches(&s->x, s->x_name));
@@ -93,11 +109,11 @@ sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_
     } else {
         default_shape(s, info);
     }
-    if (o->tokens && sw__dtype_is_float(s->x.dtype)) {
+    if (s->tokens && sw__dtype_is_float(s->x.dtype)) {
         return sw__fail(SW_ERR_DATA, "%s holds %s; tokens are integers", s->x_name, sw_dtype_name(s->x.dtype));
     }
-    info->x_dtype = o->tokens ? SW_I64 : SW_F32;
-    if (o->tokens) {
+    info->x_dtype = s->tokens ? SW_I64 : SW_F32;
+    if (s->tokens) {
         SW_TRY(convert(&s->x, &s->own_x, SW_I64, "x"));
     } else if (s->x.dtype != SW_U8 && s->x.dtype != SW_F32 && !in_memory) {
         SW_TRY(convert(&s->x, &s->own_x, SW_F32, "x"));
@@ -150,21 +166,26 @@ static sw_status check_labels(sw__storage *s, const sw_dataset_options *o, sw_da
     enum { PLAUSIBLE = 1000000 }; /* more classes than samples, and more than this: not class numbers */
     int64_t most = -1;
     const int64_t *const labels = s->y.data;
+    const int64_t n = sw_array_count(&s->y), each = n / info->count;
     const int64_t limit = o->num_classes > 0 ? o->num_classes : SW_MAX(info->count, PLAUSIBLE);
-    for (int64_t i = 0; i < info->count; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const int64_t v = labels[i];
         if (v < 0) {
             return sw__fail(SW_ERR_DATA,
                             "%s: label %" PRId64 " of sample %" PRId64 " is negative; classes count from 0", s->y_name,
-                            v, i);
+                            v, i / each);
         }
         if (v >= limit) {
             return sw__fail(
                 SW_ERR_DATA,
                 "%s: label %" PRId64 " of sample %" PRId64 " is out of range: %s %" PRId64 " classes, 0 to %" PRId64,
-                s->y_name, v, i, o->num_classes > 0 ? "there are" : "without num_classes at most", limit, limit - 1);
+                s->y_name, v, i / each, o->num_classes > 0 ? "there are" : "without num_classes at most", limit, limit - 1);
         }
         most = SW_MAX(most, v);
+    }
+    if (s->tokens && info->y_rank > 0) { /* what comes next is of the vocabulary of what was there */
+        const int64_t *const codes = s->x.data, m = sw_array_count(&s->x);
+        for (int64_t i = 0; i < m; i++) most = SW_MAX(most, codes[i]);
     }
     info->classes = o->num_classes > 0 ? o->num_classes : most + 1;
     return SW_OK;
@@ -202,20 +223,17 @@ sw_status sw__arrange_y(sw__storage *s, const sw_dataset_options *o, sw_dataset_
     }
     if (y->rank == 2 && y->shape[1] == 1) y->rank = 1; /* a column of numbers */
     const bool single = y->rank == 1, whole = !sw__dtype_is_float(y->dtype);
-    if (o->target == SW_TARGET_AUTO) info->target = single && whole ? SW_TARGET_CLASS : SW_TARGET_VALUE;
+    if (o->target == SW_TARGET_AUTO)
+        info->target = whole && (single || s->tokens) ? SW_TARGET_CLASS : SW_TARGET_VALUE;
+    info->y_rank = y->rank - 1;
+    memcpy(info->y_shape, y->shape + 1, (size_t)info->y_rank * sizeof *info->y_shape);
     if (info->target == SW_TARGET_CLASS) {
-        char text[SW__SHAPE_TEXT];
-        if (!single) {
-            return sw__fail(SW_ERR_DATA, "%s: a class is one number per sample, not %s", s->y_name,
-                            sw__array_shape_text(text, y->shape + 1, y->rank - 1));
-        }
+        if (y->bytes == 0) return sw__fail(SW_ERR_DATA, "%s: samples without labels", s->y_name);
         if (!whole) SW_TRY(check_whole(s));
         info->y_dtype = SW_I64;
         SW_TRY(convert(y, &s->own_y, SW_I64, "labels"));
         return check_labels(s, o, info);
     }
-    info->y_rank = y->rank - 1;
-    memcpy(info->y_shape, y->shape + 1, (size_t)info->y_rank * sizeof *info->y_shape);
     info->y_dtype = whole && !single ? SW_I64 : SW_F32;
     SW_TRY(convert(y, &s->own_y, info->y_dtype, "y"));
     if (info->y_dtype != SW_F32) return SW_OK;

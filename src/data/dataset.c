@@ -97,7 +97,7 @@ static sw_status check_callback(const sw_dataset_callback *c)
         return sw__fail(SW_ERR_ARGUMENT, "callback data set: get is missing, or a shape is not positive");
     if (c->count < 1) return sw__fail(SW_ERR_DATA, "callback data set: it holds no samples");
     const bool targets = c->target == SW_TARGET_CLASS || c->target == SW_TARGET_VALUE || c->target == SW_TARGET_NONE;
-    if (!targets || (c->target == SW_TARGET_CLASS && (c->num_classes < 1 || c->y_rank != 0))) {
+    if (!targets || (c->target == SW_TARGET_CLASS && c->num_classes < 1)) {
         return sw__fail(SW_ERR_ARGUMENT, "callback data set: target must be CLASS (with num_classes), VALUE or NONE");
     }
     return SW_OK;
@@ -296,10 +296,16 @@ sw_status sw_dataset_subset(const sw_dataset *d, const int64_t *indices, int64_t
     return SW_OK;
 }
 
-/* The class of a sample, for stratifying; 0 for all when there are none, or when only a callback knows. */
+/* Is the class of a sample one number that can be looked up? */
+static bool has_class(const sw_dataset *d)
+{
+    return d->info.target == SW_TARGET_CLASS && d->info.y_rank == 0 && !d->storage->has_callback;
+}
+
+/* The class of a sample, for stratifying; 0 for all when there are none or several, or when only a callback knows. */
 static int64_t class_of(const sw_dataset *d, int64_t i)
 {
-    if (d->info.target != SW_TARGET_CLASS || d->storage->has_callback) return 0;
+    if (!has_class(d)) return 0;
     return ((const int64_t *)d->storage->y.data)[sw__dataset_row(d, i)];
 }
 
@@ -311,7 +317,12 @@ sw_status sw_dataset_class_counts(const sw_dataset *d, int64_t *counts)
         return sw__fail(SW_ERR_ARGUMENT, "%s has no labels to count", d->info.name);
     }
     memset(counts, 0, (size_t)d->info.classes * sizeof *counts);
-    for (int64_t i = 0; i < d->info.count; i++) counts[class_of(d, i)]++;
+    int64_t each = 1;
+    for (int i = 0; i < d->info.y_rank; i++) each *= d->info.y_shape[i];
+    for (int64_t i = 0; i < d->info.count; i++) {
+        const int64_t *const labels = (const int64_t *)d->storage->y.data + sw__dataset_row(d, i) * each;
+        for (int64_t k = 0; k < each; k++) counts[labels[k]]++;
+    }
     return SW_OK;
 }
 
@@ -347,10 +358,10 @@ static void share_out(int64_t *counts, leftover *remainders, int64_t classes, in
 static void draw(const sw_dataset *d, int64_t *order, int64_t *shares, bool *held, uint64_t seed)
 {
     const int64_t n = d->info.count;
-    for (int64_t i = 0; i < n; i++) order[i] = i;
+    for (int64_t i = 0; i < n; i++) order[i] = d->storage->in_order ? n - 1 - i : i;
     sw__rng rng;
     sw__rng_init(&rng, seed, SPLIT_STREAM);
-    sw__rng_shuffle(&rng, order, (size_t)n);
+    if (!d->storage->in_order) sw__rng_shuffle(&rng, order, (size_t)n);
     for (int64_t i = 0; i < n; i++) {
         int64_t *const share = &shares[class_of(d, order[i])];
         held[order[i]] = *share > 0;
@@ -391,7 +402,7 @@ sw_status sw_dataset_split(const sw_dataset *d, double fraction, uint64_t seed, 
     }
     if (n < 2) return sw__fail(SW_ERR_DATA, "%s has one sample, which cannot be split in two", d->info.name);
     const int64_t total = SW_MAX(1, SW_MIN(n - 1, (int64_t)llround(fraction * (double)n)));
-    const bool stratified = d->info.target == SW_TARGET_CLASS && !d->storage->has_callback;
+    const bool stratified = has_class(d);
     const int64_t classes = stratified ? d->info.classes : 1;
     int64_t *const shares = sw__calloc((size_t)classes, sizeof *shares);
     leftover *const remainders = sw__calloc((size_t)classes, sizeof *remainders);

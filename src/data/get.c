@@ -101,6 +101,13 @@ static void get_x(const sw_dataset *d, int64_t row, void *out)
     if (d->has_normalization) normalise(d, out);
 }
 
+static size_t y_bytes(const sw_dataset *d)
+{
+    size_t n = sw_dtype_size(d->info.y_dtype);
+    for (int i = 0; i < d->info.y_rank; i++) n *= (size_t)d->info.y_shape[i];
+    return n;
+}
+
 /* One sample of a callback; its labels are checked here, as they come. */
 static sw_status get_called(const sw_dataset *d, int64_t row, void *x, void *y)
 {
@@ -108,18 +115,14 @@ static sw_status get_called(const sw_dataset *d, int64_t row, void *x, void *y)
     SW_TRY(c->get(c->context, row, x, y));
     if (d->has_normalization) normalise(d, x);
     if (d->info.target != SW_TARGET_CLASS) return SW_OK;
-    const int64_t label = *(const int64_t *)y;
-    if (label >= 0 && label < d->info.classes) return SW_OK;
-    return sw__fail(SW_ERR_DATA,
-                    "%s: label %" PRId64 " of sample %" PRId64 " is out of range: there are %" PRId64 " classes",
-                    d->info.name, label, row, d->info.classes);
-}
-
-static size_t y_bytes(const sw_dataset *d)
-{
-    size_t n = sw_dtype_size(d->info.y_dtype);
-    for (int i = 0; i < d->info.y_rank; i++) n *= (size_t)d->info.y_shape[i];
-    return n;
+    const int64_t *const labels = y;
+    const size_t n = y_bytes(d) / sizeof *labels;
+    for (size_t i = 0; i < n; i++)
+        if (labels[i] < 0 || labels[i] >= d->info.classes)
+            return sw__fail(SW_ERR_DATA,
+                            "%s: label %" PRId64 " of sample %" PRId64 " is out of range: there are %" PRId64 " classes",
+                            d->info.name, labels[i], row, d->info.classes);
+    return SW_OK;
 }
 
 sw_status sw_dataset_get(const sw_dataset *d, const int64_t *indices, int64_t n, void *x, void *y)

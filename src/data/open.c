@@ -365,7 +365,7 @@ static sw_status check_format(const sw__storage *s, const char *wanted)
         if (strcmp(s->format, names[i][1]) == 0) return SW_OK;
         return sw__fail(SW_ERR_DATA, "%s is %s, not %s as format says", s->x_name, s->format, wanted);
     }
-    return sw__fail(SW_ERR_ARGUMENT, "format '%s' is none of auto, idx, npy, npz, safetensors, batches", wanted);
+    return sw__fail(SW_ERR_ARGUMENT, "format '%s' is none of auto, idx, npy, npz, safetensors, batches, text, bytes", wanted);
 }
 
 static sw_status check_options(const sw_dataset_options *o, const char *split)
@@ -373,8 +373,8 @@ static sw_status check_options(const sw_dataset_options *o, const char *split)
     if (strcmp(split, "train") != 0 && !is_test(split)) {
         return sw__fail(SW_ERR_ARGUMENT, "split '%s' is neither train nor test", split);
     }
-    if (o->num_classes < 0 || o->shape_rank < 0) {
-        return sw__fail(SW_ERR_ARGUMENT, "num_classes and shape_rank cannot be negative");
+    if (o->num_classes < 0 || o->shape_rank < 0 || o->sequence < 0 || o->n_vocabulary < 0) {
+        return sw__fail(SW_ERR_ARGUMENT, "num_classes, shape_rank, sequence and n_vocabulary cannot be negative");
     }
     return SW_OK;
 }
@@ -416,6 +416,10 @@ sw_status sw_dataset_open(const char *name_or_path, const sw_dataset_options *op
     const sw_dataset_options o = options != NULL ? *options : (sw_dataset_options){ 0 };
     const char *const split = o.split != NULL ? o.split : "train";
     SW_TRY(check_options(&o, split));
+    if (sw__is_text(name_or_path, o.format) && !is_folder(name_or_path)) {
+        if (is_test(split)) return sw__fail(SW_ERR_DATA, "%s has no test split: it is one text", name_or_path);
+        return sw__text_open(name_or_path, &o, out);
+    }
     source from = { 0 };
     sw_status st = resolve(name_or_path, split, &from);
     if (st == SW_OK) st = read_source(name_or_path, &from, split, &o, out);
@@ -427,6 +431,7 @@ bool sw_dataset_has_split(const char *name_or_path, const sw_dataset_options *op
 {
     if (name_or_path == NULL || split == NULL) return false;
     const sw_dataset_options o = options != NULL ? *options : (sw_dataset_options){ 0 };
+    if (sw__is_text(name_or_path, o.format)) return !is_test(split) && exists(name_or_path);
     source from = { 0 };
     bool has = check_options(&o, split) == SW_OK && resolve(name_or_path, split, &from) == SW_OK;
     if (has && from.archive != NULL) {

@@ -40,6 +40,7 @@ typedef struct sw__storage {
     sw_safetensors *file; /* that x and y point into, or NULL */
     bool channels_last;   /* x is [N, H, W, C], and delivered as [C, H, W] */
     bool tokens;
+    bool in_order;              /* samples follow one another in time: a part is held out at the end */
     sw__background *background; /* NULL: x is there */
 
     bool has_callback;
@@ -68,6 +69,9 @@ struct sw_dataset {
 /* Makes the handle for a storage whose x, y (of any type and shape) are set: gives them their shapes and types, checks
  * labels and values. Takes over the storage's handle; on failure it is released. */
 sw_status sw__dataset_over(sw__storage *s, const sw_dataset_options *o, sw_dataset **out);
+/* Is this to be read as text (by the format that is asked for, or the name)? And the data set of it (text.c). */
+bool sw__is_text(const char *path, const char *format);
+sw_status sw__text_open(const char *path, const sw_dataset_options *o, sw_dataset **out);
 /* What sw__dataset_over does to x and y (arrange.c). */
 sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info);
 sw_status sw__arrange_y(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info);

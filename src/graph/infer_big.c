@@ -307,24 +307,32 @@ sw_status sw__infer_embedding_grad(const sw_graph *g, sw__node *n)
 /* ---- further outputs ------------------------------------------------------------------------------------------ */
 
 /* batch_norm: mean, var; batch_norm_grad: dweight, dbias: all [C]. */
-static void output_per_channel(const sw__node *from, sw__node *n)
+static void output_per_channel(const sw_graph *g, const sw__node *from, sw__node *n)
 {
+    (void)g;
     n->rank = 1;
     n->dim[0] = from->dim[1];
 }
 
 /* layer_norm: mean and 1/sqrt(var + eps): x's shape with the normalised axes as size 1. */
-static void output_per_row(const sw__node *from, sw__node *n)
+static void output_per_row(const sw_graph *g, const sw__node *from, sw__node *n)
 {
+    (void)g;
     sw__take(n, from);
     for (int i = from->rank - from->attr.norm.n_axes; i < from->rank; i++) n->dim[i] = 1;
 }
 
-/* Ops with several outputs: how many, and the shape of those beyond the first (their type is the first's). */
-static const struct { uint8_t op, outputs; void (*shape)(const sw__node *from, sw__node *n); } several[] = {
+/* Ops with several outputs: how many, and the shape of those beyond the first (their type is the first's where the function
+ * sets no other). */
+static const struct {
+    uint8_t op, outputs;
+    void (*shape)(const sw_graph *g, const sw__node *from, sw__node *n);
+} several[] = {
     { SW_OP_BATCH_NORM, 3, output_per_channel },
     { SW_OP_BATCH_NORM_GRAD, 3, output_per_channel },
     { SW_OP_LAYER_NORM, 3, output_per_row },
+    { SW_OP_ATTENTION, 2, sw__attention_output },
+    { SW_OP_ATTENTION_GRAD, 3, sw__attention_grad_output },
 };
 
 int sw__node_outputs(const sw__node *n)
@@ -344,7 +352,7 @@ sw_status sw__infer_output(const sw_graph *g, sw__node *n)
         return sw__custom_output(g, from, k, n);
     for (size_t i = 0; i < SW_COUNT(several); i++) {
         if (several[i].op != from->op || k < 1 || k >= several[i].outputs) continue;
-        several[i].shape(from, n);
+        several[i].shape(g, from, n);
         return SW_OK;
     }
     char text[SW__TEXT_BYTES];

@@ -139,6 +139,13 @@ static void print_norm(const sw__node *n, int rank_in, sw__text *t)
     if (n->attr.norm.n_axes > 0) sw__text_add(t, " n_axes=%d", (int)n->attr.norm.n_axes);
 }
 
+static void print_attention(const sw__node *n, int rank_in, sw__text *t)
+{
+    (void)rank_in;
+    sw__text_add(t, " scale=%.9g", n->attr.attention.scale);
+    if (n->attr.attention.causal) sw__text_add(t, " causal");
+}
+
 static void print_custom(const sw__node *n, int rank_in, sw__text *t)
 {
     (void)rank_in;
@@ -162,6 +169,7 @@ static void (*const print_attr[])(const sw__node *n, int rank_in, sw__text *t) =
     [SW_ATTR_CONV] = print_conv,
     [SW_ATTR_POOL] = print_pool,
     [SW_ATTR_NORM] = print_norm,
+    [SW_ATTR_ATTENTION] = print_attention,
     [SW_ATTR_CUSTOM] = print_custom,
 };
 

@@ -44,6 +44,8 @@ SW_INFER(sw__infer_layer_norm)
 SW_INFER(sw__infer_cross_entropy)
 SW_INFER(sw__infer_embedding)
 SW_INFER(sw__infer_embedding_grad)
+SW_INFER(sw__infer_attention)
+SW_INFER(sw__infer_attention_grad)
 SW_INFER(sw__infer_custom)
 SW_INFER(sw__infer_custom_grad)
 #undef SW_INFER
@@ -102,6 +104,7 @@ SW_GRAD(sw__grad_log_softmax)
 SW_GRAD(sw__grad_cross_entropy)
 SW_GRAD(sw__grad_embedding)
 SW_GRAD(sw__grad_embedding_grad)
+SW_GRAD(sw__grad_attention)
 SW_GRAD(sw__grad_custom)
 SW_GRAD(sw__grad_custom_grad)
 #undef SW_GRAD
@@ -125,6 +128,12 @@ SW_LOWER(sw__lower_log_softmax)
 SW_LOWER(sw__lower_cross_entropy)
 SW_LOWER(sw__lower_embedding)
 SW_LOWER(sw__lower_embedding_grad)
+SW_LOWER(sw__lower_attention)
+SW_LOWER(sw__lower_attention_grad)
 #undef SW_LOWER
+
+/* Shapes of further outputs that stand beside their op (attention.c); see infer_big.c. */
+void sw__attention_output(const sw_graph *g, const sw__node *from, sw__node *n);
+void sw__attention_grad_output(const sw_graph *g, const sw__node *from, sw__node *n);
 
 #endif

@@ -8,12 +8,16 @@
 const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_DATA] = {
         .info = { .name = "data", .group = "data", .type = SW_KEY_STRING, .fallback = "",
-                  .help = "data set: a known name (fashion-mnist, digits), a folder, X:Y files, .npz, .safetensors" },
+                  .help = "data set: a known name (fashion-mnist, digits), a folder, X:Y files, .npz, .safetensors, .txt" },
     },
     [SW_KEY_FORMAT] = {
         .info = { .name = "format", .group = "data", .type = SW_KEY_CHOICE, .fallback = "auto",
-                  .choices = "auto|idx|npy|npz|safetensors|batches",
+                  .choices = "auto|idx|npy|npz|safetensors|batches|text|bytes",
                   .help = "how to read the data" },
+    },
+    [SW_KEY_SEQUENCE] = {
+        .info = { .name = "sequence", .group = "data", .type = SW_KEY_INT, .fallback = "128", .least = 1, .most = 1 << 24,
+                  .help = "text: characters (or bytes) in a sample" },
     },
     [SW_KEY_VAL] = {
         .info = { .name = "val", .group = "data", .type = SW_KEY_STRING, .fallback = "",

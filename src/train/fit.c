@@ -52,7 +52,7 @@ static sw_event describe(const fit *f, sw_event_kind kind)
         .epoch_step = s->at.batch,
         .epoch_steps = f->epoch_steps,
         .loss = s->samples ? s->loss_sum / (double)s->samples : NAN,
-        .accuracy = classes && s->samples ? (double)s->correct / (double)s->samples : NAN,
+        .accuracy = classes && s->samples ? (double)s->correct / (double)(s->samples * f->t->positions) : NAN,
         .lr = sw__trainer_lr(f->t, f->t->step > 0 ? f->t->step - 1 : 0),
         .seconds = seconds_now(f),
         .epoch_seconds = in_epoch,

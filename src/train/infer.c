@@ -74,6 +74,11 @@ static sw_status open_data(infer *s, const char *data, const char *split, bool l
                             .num_classes = labels ? s->about.classes : 0,
                             .target = labels ? SW_TARGET_AUTO : SW_TARGET_NONE, .shape_rank = s->about.x_rank};
     memcpy(o.shape, s->about.x_shape, sizeof o.shape);
+    if (s->about.tokens && s->about.class_names) { /* text */
+        o.vocabulary = (const char *const *)s->about.class_names;
+        o.n_vocabulary = s->about.classes;
+        o.sequence = s->about.x_shape[0];
+    }
     if (!split && !sw_dataset_has_split(data, &o, "test")) o.split = "train"; /* single files are one set only */
     s->split = o.split;
     return sw_dataset_open(data, &o, &s->data);
@@ -168,11 +173,12 @@ static int64_t to_probabilities(float *v, int64_t n)
 
 static sw_status hand_over(const infer *s, float *outputs, int64_t first, int64_t n, sw_prediction_fn each, void *context)
 {
-    const int64_t size = sw_trainer_output_size(s->trainer);
+    const int64_t all = sw_trainer_output_size(s->trainer), size = all / s->trainer->positions;
     const bool classes = s->about.target == SW_TARGET_CLASS;
     for (int64_t i = 0; i < n; i++) {
-        sw_prediction p = {.index = first + i, .n = size, .outputs = outputs + i * size, .label = -1};
-        if (classes) p.label = to_probabilities(outputs + i * size, size);
+        float *const last = outputs + (i + 1) * all - size; /* of a sequence: what comes after it */
+        sw_prediction p = {.index = first + i, .n = size, .outputs = last, .label = -1};
+        if (classes) p.label = to_probabilities(last, size);
         if (classes && s->about.class_names && size <= s->about.classes) {
             p.class_names = (const char *const *)s->about.class_names;
             p.class_name = p.class_names[p.label];

@@ -128,6 +128,9 @@ static void note_data(const run *r)
     const char *given = sw_config_text(r->c, SW_KEY_VAL);
     if (r->val && *given)
         snprintf(held, sizeof held, ", %lld val (%.80s)", (long long)sw_dataset_about(r->val)->count, given);
+    else if (r->val && d->x_dtype == SW_I64 && (strcmp(d->format, "text") == 0 || strcmp(d->format, "bytes") == 0))
+        snprintf(held, sizeof held, ", %lld val (%g %%, the end)", (long long)sw_dataset_about(r->val)->count,
+                 100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT));
     else if (r->val)
         snprintf(held, sizeof held, ", %lld val (%g %%, stratified, seed %lld)", (long long)sw_dataset_about(r->val)->count,
                  100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT), (long long)sw_config_int(r->c, SW_KEY_SEED));
@@ -327,7 +330,8 @@ static sw_status open_all(run *r)
 
 static sw_status describe_model(run *r)
 {
-    SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL), sw_trainer_output_size(r->trainer), &r->about));
+    SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL),
+                       sw_trainer_output_size(r->trainer) / r->trainer->positions, &r->about));
     return sw__about_write(&r->about, &r->info);
 }
 

@@ -22,6 +22,7 @@ static sw_dataset_options how_to_open(const sw_config *c, const char *split, boo
         .split = split,
         .format = sw_config_text(c, SW_KEY_FORMAT),
         .num_classes = sw_config_is_auto(c, SW_KEY_NUM_CLASSES) ? 0 : sw_config_int(c, SW_KEY_NUM_CLASSES),
+        .sequence = sw_config_int(c, SW_KEY_SEQUENCE),
         .background = background,
     };
 }
@@ -54,9 +55,20 @@ static sw_status open_beside(const sw_config *c, const char *name, bool backgrou
     const bool own = strcmp(name, "test") == 0;
     const char *path = own ? sw_config_text(c, SW_KEY_DATA) : name;
     if (!own && !sw_dataset_has_split(path, &o, "test")) o.split = "train";
-    if (sw_dataset_about(train)->target == SW_TARGET_CLASS) o.num_classes = sw_dataset_about(train)->classes;
-    SW_TRY(sw_dataset_open(path, &o, &d));
-    const sw_status st = check_same_kind(train, d);
+    const sw_dataset_info *const known = sw_dataset_about(train);
+    if (known->target == SW_TARGET_CLASS) o.num_classes = known->classes;
+    const char **names = NULL;
+    if (known->x_dtype == SW_I64 && sw_dataset_class_name(train, 0)) { /* text: the same characters, numbered alike */
+        names = sw__calloc((size_t)known->classes, sizeof *names);
+        if (!names) return sw__no_memory((size_t)known->classes * sizeof *names, "a vocabulary");
+        for (int64_t i = 0; i < known->classes; i++) names[i] = sw_dataset_class_name(train, i);
+        o.vocabulary = names;
+        o.n_vocabulary = known->classes;
+    }
+    sw_status st = sw_dataset_open(path, &o, &d);
+    sw__free(names);
+    SW_TRY(st);
+    st = check_same_kind(train, d);
     if (st == SW_OK)
         *out = d;
     else

@@ -40,11 +40,19 @@ static sw_t count_correct(sw_t out, sw_t y)
 static sw_status check_classes(const sw_trainer *t, sw_t out)
 {
     if (t->target != SW_TARGET_CLASS || t->o.loss || !sw_valid(out)) return SW_OK;
-    if (sw_rank(out) != 2)
+    const bool unknown = t->y_rank < 0; /* to predict only: as many positions as the model has */
+    bool fits = unknown ? sw_rank(out) >= 2 : sw_rank(out) == t->y_rank + 2;
+    for (int i = 0; fits && i < t->y_rank; i++) fits = sw_dim(out, i + 1) == t->y_shape[i];
+    if (!fits && t->y_rank <= 0)
         return sw__fail(SW_ERR_SHAPE, "the model gives %d axes for a batch; class labels need [batch, classes]", sw_rank(out));
-    if (sw_dim(out, 1) < t->classes)
+    if (!fits) {
+        char text[96];
+        return sw__fail(SW_ERR_SHAPE, "the model gives %s for a batch; a class for each of a sample's %lld positions needs [batch, "
+                        "positions, classes]", sw__shape_text(sw__node_of(out), text, sizeof text), (long long)t->positions);
+    }
+    if (sw_dim(out, -1) < t->classes)
         return sw__fail(SW_ERR_DATA, "the data has %lld classes but the model only %lld outputs", (long long)t->classes,
-                        (long long)sw_dim(out, 1));
+                        (long long)sw_dim(out, -1));
     return SW_OK;
 }
 
@@ -119,6 +127,7 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     SW_TRY(check_classes(t, out));
     set_init(t, g);
     t->output_size = n ? sw_elements(out) / n : 0;
+    if (t->y_rank < 0) t->positions = t->output_size / SW_MAX(sw_dim(out, -1), 1);
     if (mode == SW__EVAL || mode == SW__PREDICT) SW_TRY(sw__average_read(t, g));
     if (mode != SW__TRAIN) sw_output(out, "output");
     if (mode == SW__PREDICT) return sw_graph_status(g);
@@ -282,11 +291,12 @@ static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d
     if (!same)
         return sw__fail(SW_ERR_DATA, "%s: its samples have another shape or type than those that the model was made for",
                         d->name);
-    if (d->target != SW_TARGET_NONE && (d->target != t->target || d->y_rank != t->y_rank))
+    const bool other = d->target != t->target || (t->y_rank >= 0 && d->y_rank != t->y_rank);
+    if (d->target != SW_TARGET_NONE && other)
         return sw__fail(SW_ERR_DATA, "%s: its labels are of another kind than those that the model was made for", d->name);
-    if (d->target == SW_TARGET_CLASS && d->classes > t->output_size)
+    if (d->target == SW_TARGET_CLASS && d->classes * t->positions > t->output_size)
         return sw__fail(SW_ERR_DATA, "%s: it has %lld classes, but the model gives %lld outputs", d->name,
-                        (long long)d->classes, (long long)t->output_size);
+                        (long long)d->classes, (long long)(t->output_size / t->positions));
     return SW_OK;
 }
 
@@ -300,6 +310,7 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
     t->y_rank = d->y_rank;
     memcpy(t->y_shape, d->y_shape, sizeof t->y_shape);
     t->classes = d->classes;
+    t->positions = d->target == SW_TARGET_CLASS ? product(d->y_shape, d->y_rank) : 1;
     t->outputs = t->o.outputs;
     if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, d->y_rank);
 }
@@ -326,7 +337,7 @@ sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
                             mode == SW__PREDICT ? ", and .outputs is not given" : "");
         t->target = SW_TARGET_CLASS;
         t->y_dtype = SW_I64;
-        t->y_rank = 0;
+        t->y_rank = -1;
     }
     sw__batch_program *p = NULL;
     SW_TRY(sw__trainer_program(t, mode, first_batch(t, mode, about->count), &p));
@@ -443,7 +454,7 @@ sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n
     return SW_OK;
 }
 
-/* Adds a batch's outputs to the counters [true][predicted]. */
+/* Adds n labels and their outputs to the counters [true][predicted]. */
 static void count_confusion(const float *outputs, const int64_t *labels, int64_t n, int64_t classes, int64_t *confusion)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -468,7 +479,7 @@ static sw_status evaluate_batch(sw_trainer *t, const sw_batch *b, sw_metrics *su
     sum->n += b->n;
     if (!confusion) return SW_OK;
     SW_TRY(sw_program_get(p->program, p->output, SW_F32, outputs, b->n * t->output_size));
-    count_confusion(outputs, b->y, b->n, t->output_size, confusion);
+    count_confusion(outputs, b->y, b->n * t->positions, t->output_size / t->positions, confusion);
     return SW_OK;
 }
 
@@ -497,14 +508,16 @@ sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *ou
     SW_TRY(st);
     out->n = sum.n;
     out->loss = sum.loss / (double)sum.n;
-    out->accuracy = t->target == SW_TARGET_CLASS ? sum.accuracy / (double)sum.n : NAN;
+    out->accuracy = t->target == SW_TARGET_CLASS ? sum.accuracy / (double)(sum.n * t->positions) : NAN;
     return SW_OK;
 }
 
-static sw_status predict_batch(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, void *x, float *out)
+/* y: room for labels, which a data set of a callback always writes; nobody reads them. */
+static sw_status predict_batch(sw_trainer *t, const sw_dataset *d, const int64_t *indices, int64_t n, void *x, void *y,
+                               float *out)
 {
     sw__batch_program *p = NULL;
-    SW_TRY(sw_dataset_get(d, indices, n, x, NULL));
+    SW_TRY(sw_dataset_get(d, indices, n, x, y));
     SW_TRY(sw__trainer_program(t, SW__PREDICT, n, &p));
     SW_TRY(sw__trainer_set_batch(p, t, x, NULL));
     SW_TRY(sw_program_run(p->program));
@@ -519,15 +532,18 @@ sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *
     if (n <= 0) return SW_OK;
     const int64_t batch = sw__eval_batch(t, n);
     const size_t bytes = (size_t)(batch * product(t->x_shape, t->x_rank)) * sw_dtype_size(t->x_dtype);
-    void *x = sw__malloc(bytes);
+    const sw_dataset_info *about = sw_dataset_about(d);
+    const size_t labels = (size_t)(batch * product(about->y_shape, about->y_rank)) * sizeof(int64_t);
+    void *x = sw__malloc(bytes), *y = sw__malloc(labels);
     int64_t *counted = sw__malloc((size_t)batch * sizeof *counted);
-    sw_status st = x && counted ? SW_OK : sw__no_memory(bytes, "a batch");
+    sw_status st = x && y && counted ? SW_OK : sw__no_memory(bytes, "a batch");
     for (int64_t i = 0; i < n && st == SW_OK; i += batch) {
         const int64_t m = SW_MIN(batch, n - i);
         for (int64_t k = 0; k < m; k++) counted[k] = indices ? indices[i + k] : i + k;
-        st = predict_batch(t, d, counted, m, x, out + i * t->output_size);
+        st = predict_batch(t, d, counted, m, x, y, out + i * t->output_size);
     }
     sw__free(x);
+    sw__free(y);
     sw__free(counted);
     return st;
 }

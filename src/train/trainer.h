@@ -42,6 +42,7 @@ struct sw_trainer {
     int64_t x_shape[SW_MAX_RANK], y_shape[SW_MAX_RANK];
     sw_target target;
     int64_t classes;      /* of the data; 0: values */
+    int64_t positions;    /* that have a class of their own, in a sample: tokens of a sequence; else 1 */
     int64_t outputs;      /* asked of a named model */
     int64_t output_size;  /* elements that the model gives for a sample */
     sw_params *params;

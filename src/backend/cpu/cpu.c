@@ -387,6 +387,8 @@ const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
     [SW_OP_SCATTER_SET] = {NULL, sw__cpu_scatter_plan, false},
     [SW_OP_SCATTER_MAX] = {NULL, sw__cpu_scatter_plan, false},
     [SW_OP_EMBEDDING_GRAD] = {NULL, sw__cpu_embedding_grad_plan, false},
+    [SW_OP_ATTENTION] = {sw__cpu_attention_accepts, sw__cpu_attention_plan, true},
+    [SW_OP_ATTENTION_GRAD] = {sw__cpu_attention_accepts, sw__cpu_attention_plan, true},
     [SW_OP_CUSTOM] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
     [SW_OP_CUSTOM_GRAD] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
 };

@@ -70,6 +70,8 @@ sw_status sw__ref_layer_norm(const sw__ref_call *c);
 sw_status sw__ref_layer_norm_grad(const sw__ref_call *c);
 sw_status sw__ref_softmax(const sw__ref_call *c);
 sw_status sw__ref_cross_entropy(const sw__ref_call *c);
+sw_status sw__ref_attention(const sw__ref_call *c);
+sw_status sw__ref_attention_grad(const sw__ref_call *c);
 sw_status sw__ref_custom(const sw__ref_call *c);
 size_t sw__ref_custom_workspace(const sw__op_desc *d);
 sw_status sw__ref_custom_check(const sw__op_desc *d); /* can it be run: when it is planned */

@@ -20,6 +20,11 @@ void sw__ask_macro(sw__ask *a, const char *name, int64_t value)
     put_macro(a, (sw__gpu_macro){.name = name, .value = value});
 }
 
+void sw__ask_text(sw__ask *a, const char *name, const char *text)
+{
+    put_macro(a, (sw__gpu_macro){.name = name, .text = text});
+}
+
 static const struct { sw_dtype type; const char *t, *load, *store, *acc, *acc_load; } types[] = {
     {SW_F32, "float", "LOAD_F32", "STORE_F32", "float", "LOAD_F32"},
     {SW_F64, "double", "LOAD_F64", "STORE_F64", "double", "LOAD_F64"},

@@ -20,6 +20,7 @@ typedef struct sw__ask {
 
 sw__ask sw__ask_for(sw__gpu_plan *p, const char *file);
 void sw__ask_macro(sw__ask *a, const char *name, int64_t value);
+void sw__ask_text(sw__ask *a, const char *name, const char *text);
 /* T, LOAD, STORE, ACC of a storage type */
 void sw__ask_type(sw__ask *a, sw_dtype t);
 /* TA, LOAD_A of an operand of that type, or (acc) of a copy of it as accumulators are kept */
