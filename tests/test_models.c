@@ -58,17 +58,18 @@ static const struct net {
     int classes; /* 0: the squared error against the input */
     int rank;
     int64_t shape[4];
+    double f32; /* allowed in single precision; resnet50 in training is badly conditioned: PyTorch's own f32 is 2 % off */
 } nets[] = {
-    { "resnet18_64", "resnet18:4,6", true, 5, 4, { 3, 1, 64, 65 } },
-    { "resnet34", "resnet34:4,6,8,10", true, 5, 4, { 3, 3, 16, 15 } },
-    { "resnet50", "resnet50:2,3,4,5", true, 5, 4, { 8, 3, 16, 17 } },
-    { "resnet50_64", "resnet50:2,3,4,5", false, 5, 4, { 2, 3, 64, 64 } },
-    { "vgg11", "vgg11:4,5,6,7,8,12", false, 5, 4, { 2, 3, 32, 35 } },
-    { "vgg11_64", "vgg11:4,4,5,5,6,12", false, 5, 4, { 2, 3, 96, 64 } },
-    { "mobilenet_v2", "mobilenet_v2:25", false, 5, 4, { 2, 3, 16, 17 } },
-    { "mobilenet_v2_64", "mobilenet_v2:35", false, 5, 4, { 1, 1, 65, 64 } },
-    { "autoencoder", "autoencoder:7,3", true, 0, 4, { 4, 1, 3, 5 } },
-    { "tcn", "tcn:4,4,5", false, 5, 3, { 3, 2, 19 } },
+    { "resnet18_64", "resnet18:4,6", true, 5, 4, { 3, 1, 64, 65 }, 1e-3 },
+    { "resnet34", "resnet34:4,6,8,10", true, 5, 4, { 3, 3, 16, 15 }, 1e-3 },
+    { "resnet50", "resnet50:8,8,12,16", true, 5, 4, { 6, 3, 24, 25 }, 0.1 },
+    { "resnet50_64", "resnet50:2,3,4,5", false, 5, 4, { 2, 3, 64, 64 }, 1e-3 },
+    { "vgg11", "vgg11:4,5,6,7,8,12", false, 5, 4, { 2, 3, 32, 35 }, 1e-3 },
+    { "vgg11_64", "vgg11:4,4,5,5,6,12", false, 5, 4, { 2, 3, 96, 64 }, 1e-3 },
+    { "mobilenet_v2", "mobilenet_v2:25", false, 5, 4, { 2, 3, 16, 17 }, 1e-3 },
+    { "mobilenet_v2_64", "mobilenet_v2:35", false, 5, 4, { 1, 1, 65, 64 }, 1e-3 },
+    { "autoencoder", "autoencoder:7,3", true, 0, 4, { 4, 1, 3, 5 }, 1e-3 },
+    { "tcn", "tcn:4,4,5", false, 5, 3, { 3, 2, 19 }, 1e-3 },
 };
 
 enum { MOST = 256 };
@@ -182,11 +183,12 @@ static void check(const struct net *n, sw_device *device, double tolerance)
     sw_graph_free(g);
 }
 
+/* tolerance 0: what the network allows in single precision */
 static void check_all(const char *id, double tolerance)
 {
     sw_device *device;
     OK(sw_device_open(id, NULL, &device));
-    for (size_t i = 0; i < SW_COUNT(nets); i++) check(&nets[i], device, tolerance);
+    for (size_t i = 0; i < SW_COUNT(nets); i++) check(&nets[i], device, tolerance > 0 ? tolerance : nets[i].f32);
     sw_device_close(device);
 }
 
@@ -199,14 +201,14 @@ static void test_ref(void **state)
 static void test_cpu(void **state)
 {
     (void)state;
-    check_all("cpu", 1e-2);
+    check_all("cpu", 0);
 }
 
 static void test_device(void **state)
 {
     const char *const id = getenv("SWOOP_TEST_DEVICE");
     (void)state;
-    if (id) check_all(id, 1e-2);
+    if (id) check_all(id, 0);
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------------------- */

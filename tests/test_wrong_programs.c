@@ -230,7 +230,7 @@ static const wrong of_layers[] = {
     { "linear_scalar", build_linear_scalar, { "linear 'fc'", "'x' f32[]", "[.., K]" } },
     { "conv_no_kernel", build_conv_no_kernel, { "conv2d 'conv1'", "'x' f32[1,3,8,8]", "kernel 0", ".kernel = 3" } },
     { "conv_divide", build_conv_divide, { "conv2d 'conv1'", "'x' f32[1,3,8,8]", "2 groups", "must divide the 3 channels" } },
-    { "conv_small", build_conv_small, { "conv", "'conv1'", "'x' f32[1,3,2,2]", "f32[4,3,5,5]", "more padding" } },
+    { "conv_small", build_conv_small, { "conv", "'conv1.weight'", "'x' f32[1,3,2,2]", "f32[4,3,5,5]", "more padding" } },
     { "conv_flat", build_conv_flat, { "conv2d 'conv1'", "'x' f32[16,784]", "[N, C, H, W]" } },
     { "bn_vector", build_bn_vector, { "batch_norm 'bn1'", "'x' f32[8]", "[N, C" } },
     { "embedding_none", build_embedding_none, { "embedding 'wte'", "'i' i64[4]", "vocabulary of 0", "1 or more" } },
@@ -488,7 +488,7 @@ static const wrong of_programs[] = {
     { "params_count", params_count, { "sw_params_set", "'fc.weight'", "24 elements", "not 3" } },
     { "params_unknown", params_unknown, { "sw_params_set", "no variable -1", "sw_params_find" } },
     { "set_count", set_count, { "input 'x'", "8 elements", "not 6" } },
-    { "set_unknown", set_unknown, { "no input -1", "program has 2", "'x'" } },
+    { "set_unknown", set_unknown, { "no input -1", "program has 2", "the first is '" } },
     { "index_outside", index_outside, { "'lookup'", "7", "0 to 3" } },
     { "no_device", no_device, { "'cudda:0'", "choose from" } },
 };

@@ -168,7 +168,7 @@ def model(name, fn, shape, training, classes=5):
 deep = (3, 4, 6, 3)
 model("resnet18_64", lambda n, x: resnet(n, x, (4, 6), (2, 2), False, 5, True), (3, 1, 64, 65), True)
 model("resnet34", lambda n, x: resnet(n, x, (4, 6, 8, 10), deep, False, 5, False), (3, 3, 16, 15), True)
-model("resnet50", lambda n, x: resnet(n, x, (2, 3, 4, 5), deep, True, 5, False), (8, 3, 16, 17), True)
+model("resnet50", lambda n, x: resnet(n, x, (8, 8, 12, 16), deep, True, 5, False), (6, 3, 24, 25), True)
 model("resnet50_64", lambda n, x: resnet(n, x, (2, 3, 4, 5), deep, True, 5, True), (2, 3, 64, 64), False)
 model("vgg11", lambda n, x: vgg11(n, x, (4, 5, 6, 7, 8), 12, 5, False), (2, 3, 32, 35), False)
 model("vgg11_64", lambda n, x: vgg11(n, x, (4, 4, 5, 5, 6), 12, 5, True), (2, 3, 96, 64), False)
