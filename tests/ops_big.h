@@ -3,6 +3,7 @@
 #ifndef SW_TESTS_OPS_BIG_H
 #define SW_TESTS_OPS_BIG_H
 
+#include "graph/resample.h"
 #include "ops_case.h"
 
 #define ACT(A) .attr.act = { SW_ACT_##A }
@@ -17,6 +18,7 @@
 #define NORM(EPS, N) .attr.norm = { EPS, N }
 #define V(...) { __VA_ARGS__ }
 #define AXIS(I) .attr.axis = { .axis = I }
+#define TAPS(I, N) .attr.axis = { .axis = I, .size = N }
 #define ROWS(N) .attr.axis = { .size = N }
 #define ATTENTION(SCALE, CAUSAL) .attr.attention = { SCALE, CAUSAL }
 
@@ -44,6 +46,24 @@ static sw_t build_minus_infinity(sw_graph *g, const sw_t *in, const ops_case *c)
     const sw_t mask = sw_where(sw_and(in[3], rows), sw_const(g, SW_F32, 0.5), sw_const(g, SW_F32, -(double)INFINITY));
     const sw_t operands[4] = { in[0], in[1], in[2], mask };
     return sw__node_add(g, SW_OP_ATTENTION, operands, 4, &c->attr, NULL);
+}
+
+/* attr.axis.size taps an element: element i of the result is made of those around 2i/3 of x; weights are not alike, some are 0,
+ * and the last element of x is in none. */
+static sw_t build_resample(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    const int axis = c->attr.axis.axis;
+    const int64_t from = c->in[0].dim[axis], width = c->attr.axis.size, to = SW_MAX(from * 3 / 2, 1);
+    sw__taps t;
+    if (!sw__taps_new(g, from, to, width, &t)) return SW_NONE;
+    for (int64_t e = 0; e < to * width; e++) {
+        t.index[e] = (int32_t)((e / width * 2 / 3 + e % width) % SW_MAX(from - 1, 1));
+        t.weight[e] = (double)(e * 7 % 5) / 4 - 0.25;
+        if (e % 11 == 3) t.weight[e] = 0;
+    }
+    const sw_t y = sw__resample(in[0], axis, &t);
+    sw__taps_free(&t);
+    return y;
 }
 
 /* clang-format off */
@@ -318,6 +338,17 @@ static const ops_case big_cases[] = {
       .in = { F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 5, 2, 3), F32(NORMAL, 2, 3, 2, 3),
               F32(POSITIVE, 2, 2, 3), F32(NORMAL, 2, 3, 2, 3), OF(SW_BOOL, FLAGS, 2, 1, 3, 5) },
       ATTENTION(0.5, true), .bound = 1e-5 },
+
+    /* resampling */
+    { SW_OP_RESAMPLE, "last axis", .in = { F32(NORMAL, 2, 3, 7) }, .build = build_resample, TAPS(2, 2), .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "middle axis, one tap", .in = { F32(NORMAL, 3, 5, 2) }, .build = build_resample, TAPS(1, 1),
+      .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "four axes", .in = { F32(NORMAL, 2, 3, 4, 5) }, .build = build_resample, TAPS(2, 4), .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "one element", .in = { F32(NORMAL, 2, 1) }, .build = build_resample, TAPS(1, 2), .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "nothing to resample", .in = { F32(NORMAL, 0, 3, 4) }, .build = build_resample, TAPS(1, 2) },
+    { SW_OP_RESAMPLE, "many taps", .in = { F32(NORMAL, 2, 9, 3) }, .build = build_resample, TAPS(1, 35), .bound = 1e-5,
+      .flags = NO_SECOND },
+    { SW_OP_RESAMPLE, "special values", .in = { FIXED(SPECIAL_COLS, 32, 32) }, .build = build_resample, TAPS(1, 2) },
 };
 /* clang-format on */
 

@@ -227,10 +227,48 @@ SW_API sw_t sw_conv_transpose_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_o
 typedef struct sw_pool_options {
     int64_t kernel[3], stride[3], pad_lo[3], pad_hi[3]; /* stride 0: the kernel's size */
     bool count_include_pad;                             /* average: pads count in the divisor (PyTorch's default: true) */
+    bool ceil_mode; /* a last window that is only partly there counts, too; an average divides by what is there of it */
 } sw_pool_options;
 /* x [N, C, spatial…]. Max: padding is -inf, the first of equal values gets the gradient, NaN wins. */
 SW_API sw_t sw_max_pool_op(sw_t x, const sw_pool_options *o);
 SW_API sw_t sw_avg_pool_op(sw_t x, const sw_pool_options *o);
+/* (sum over the window of x^p)^(1/p), 0 < p; no padding; gradient 0 where that is 0 (torch.nn.functional.lp_pool2d). */
+SW_API sw_t sw_lp_pool_op(sw_t x, double p, const sw_pool_options *o);
+/* Where the maximum of each window is: its place in the channel's plane, row-major, i64, of the pooling's shape. */
+SW_API sw_t sw_max_pool_indices(sw_t x, const sw_pool_options *o);
+/* x and indices [N, C, spatial…] -> zeros but for x at those places of planes of `size` (torch.nn.MaxUnpool2d). size: one
+ * number a spatial axis, nearer than a stride to (spatial - 1) stride - pads + kernel, which NULL means. Where two windows
+ * have the same place, the last one stays and alone gets the gradient. */
+SW_API sw_t sw_max_unpool_op(sw_t x, sw_t indices, const sw_pool_options *o, const int64_t *size);
+/* x [N, C, spatial…] to size[i] elements a spatial axis (-1: as it is): window i of m over n elements is
+ * [floor(i n/m), ceil((i + 1) n/m)) (torch.nn.AdaptiveAvgPool2d, AdaptiveMaxPool2d). */
+SW_API sw_t sw_adaptive_avg_pool(sw_t x, const int64_t *size);
+SW_API sw_t sw_adaptive_max_pool(sw_t x, const int64_t *size);
+/* x [N, C, spatial…] -> [N, C]. Equal maxima share the gradient. */
+SW_API sw_t sw_global_avg_pool(sw_t x);
+SW_API sw_t sw_global_max_pool(sw_t x);
+
+/* x [N, C, spatial…] to another number of elements along each spatial axis (torch.nn.functional.interpolate). */
+typedef enum sw_interpolation {
+    SW_INTERPOLATE_NEAREST = 0,   /* element floor(i scale), as PyTorch's "nearest" */
+    SW_INTERPOLATE_NEAREST_EXACT, /* element floor((i + 1/2) scale) */
+    SW_INTERPOLATE_LINEAR,        /* linear, bilinear, trilinear */
+    SW_INTERPOLATE_CUBIC,         /* two axes; Keys 1981 with a = -3/4 */
+    SW_INTERPOLATE_AREA           /* adaptive average pooling */
+} sw_interpolation;
+typedef struct sw_interpolate_options {
+    sw_interpolation mode;
+    int64_t size, sizes[3]; /* of all spatial axes, or of each; or, where these are 0: */
+    double scale, scales[3]; /* results have floor(n scale) elements */
+    bool align_corners;      /* linear, cubic: the first and last elements fall on each other */
+    int sw_end;
+} sw_interpolate_options;
+/* sw_interpolate(x, .mode = SW_INTERPOLATE_LINEAR, .scale = 2) */
+SW_API sw_t sw_interpolate_with(sw_t x, sw_interpolate_options o);
+#define sw_interpolate(x, ...) sw_interpolate_with((x), (sw_interpolate_options){__VA_ARGS__, .sw_end = 0})
+/* [.., C r^2, H, W] -> [.., C, H r, W r] (Shi et al. 2016), and back. */
+SW_API sw_t sw_pixel_shuffle(sw_t x, int64_t r);
+SW_API sw_t sw_pixel_unshuffle(sw_t x, int64_t r);
 
 /* Training-mode batch norm over all axes but 1 (Ioffe & Szegedy 2015). weight, bias [C]. *mean, *var (biased) are [C];
  * either may be NULL. */

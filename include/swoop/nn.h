@@ -38,17 +38,34 @@ typedef struct sw_conv2d_options {
 SW_API sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o);
 #define sw_conv2d(x, ...) sw_conv2d_with((x), (sw_conv2d_options){__VA_ARGS__, .sw_end = 0})
 
-typedef struct sw_pool2d_options {
+/* For each of the first three: the one for all spatial axes, or (where not 0) one an axis in the array. */
+typedef struct sw_pool_layer_options {
     int64_t kernel, stride, pad; /* stride 0: kernel; kernel 0: 2 */
+    int64_t kernels[3], strides[3], pads[3];
     bool exclude_pad;            /* average: divide by the elements that are there (PyTorch: count_include_pad=False) */
+    bool ceil_mode;              /* a last window that is only partly there counts, too */
+    double power;                /* lp_pool */
     int sw_end;
-} sw_pool2d_options;
+} sw_pool_layer_options;
+typedef sw_pool_layer_options sw_pool2d_options;
 SW_API sw_t sw_max_pool2d_with(sw_t x, sw_pool2d_options o);
 SW_API sw_t sw_avg_pool2d_with(sw_t x, sw_pool2d_options o);
 #define sw_max_pool2d(x, ...) sw_max_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
 #define sw_avg_pool2d(x, ...) sw_avg_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
 /* Mean over H and W: [N, C, H, W] -> [N, C]. */
 SW_API sw_t sw_global_avg_pool2d(sw_t x);
+/* The same over one and three axes, [N, C, L] and [N, C, D, H, W]; and (sum x^power)^(1/power) over 1 to 3 axes. Adaptive and global
+ * pooling, indices and unpooling, interpolation and pixel shuffling have no options of a layer: see graph.h. */
+SW_API sw_t sw_max_pool1d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_max_pool3d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_avg_pool1d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_avg_pool3d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_lp_pool_with(sw_t x, sw_pool_layer_options o);
+#define sw_max_pool1d(x, ...) sw_max_pool1d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_max_pool3d(x, ...) sw_max_pool3d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_avg_pool1d(x, ...) sw_avg_pool1d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_avg_pool3d(x, ...) sw_avg_pool3d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_lp_pool(x, ...) sw_lp_pool_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
 
 typedef struct sw_norm_options {
     const char *name;

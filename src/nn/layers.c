@@ -1,4 +1,5 @@
-/* layers.c: layers with parameters, made of variables and ops; convolutions are in layers_conv.c, further norms in layers_norm.c. Names are PyTorch's state_dict names.
+/* layers.c: layers with parameters, made of variables and ops; convolutions are in layers_conv.c, pooling in
+ * layers_pool.c, further norms in layers_norm.c. Names are PyTorch's state_dict names.
  * On graph/; used by models_*.c and by users' own networks. */
 #include "nn/layers.h"
 
@@ -15,30 +16,6 @@ sw_t sw_linear_with(sw_t x, sw_linear_options o)
     const sw_t w = sw__layer_param(g, &name, "weight", 2, (int64_t[]){n, k}, sw__fan_in_init(o.weight_init, k));
     const sw_t b = o.no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &n, sw__fan_in_init(o.bias_init, k));
     return sw__layer_finish(g, sw_linear_op(x, w, b), &name);
-}
-
-static sw_pool_options pool_options(sw_pool2d_options o)
-{
-    const int64_t k = o.kernel ? o.kernel : 2, s = o.stride ? o.stride : k;
-    return (sw_pool_options){.kernel = {k, k}, .stride = {s, s}, .pad_lo = {o.pad, o.pad}, .pad_hi = {o.pad, o.pad},
-                             .count_include_pad = !o.exclude_pad};
-}
-
-sw_t sw_max_pool2d_with(sw_t x, sw_pool2d_options o)
-{
-    const sw_pool_options p = pool_options(o);
-    return sw_max_pool_op(x, &p);
-}
-
-sw_t sw_avg_pool2d_with(sw_t x, sw_pool2d_options o)
-{
-    const sw_pool_options p = pool_options(o);
-    return sw_avg_pool_op(x, &p);
-}
-
-sw_t sw_global_avg_pool2d(sw_t x)
-{
-    return sw_mean(x, SW_AXIS(2) | SW_AXIS(3), false);
 }
 
 /* [C] against [N, C, …]: size 1 on all other axes. */

@@ -50,6 +50,9 @@ static const struct { const char *model, *name; sw__sizes sizes; } named_sizes[]
     {"gpt", "124m", {{12, 12, 768}, 3}},  {"gpt", "350m", {{24, 16, 1024}, 3}}, {"gpt", "774m", {{36, 20, 1280}, 3}},
 };
 
+/* Those whose outputs are channels of an image as large as the input. */
+static const sw__build_fn per_pixel[] = {sw__model_unet};
+
 const sw_model_info *sw_model_list(void)
 {
     static sw_model_info list[SW_COUNT(models) + 1]; /* the same values whoever writes them first */
@@ -62,6 +65,14 @@ static const struct model *find_model(const char *spec, size_t len)
     for (size_t i = 0; i < SW_COUNT(models); i++)
         if (strlen(models[i].info.name) == len && strncmp(models[i].info.name, spec, len) == 0) return &models[i];
     return NULL;
+}
+
+bool sw__model_per_pixel(const char *spec)
+{
+    const struct model *const m = find_model(spec, strcspn(spec, ":"));
+    for (size_t i = 0; m && i < SW_COUNT(per_pixel); i++)
+        if (m->build == per_pixel[i]) return true;
+    return false;
 }
 
 static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)

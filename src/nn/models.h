@@ -16,6 +16,9 @@ typedef struct sw__sizes {
 /* x as the model's row in the table says; outputs: classes, or values a sample. */
 typedef sw_t (*sw__build_fn)(sw_t x, const sw__sizes *s, int64_t outputs);
 
+/* Does the model of that name give an output for each pixel? outputs are then channels, not values a sample. */
+bool sw__model_per_pixel(const char *spec);
+
 /* ---- models_vision.c ---- */
 sw_t sw__model_mlp(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_lenet(sw_t x, const sw__sizes *s, int64_t outputs);

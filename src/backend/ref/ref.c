@@ -66,6 +66,7 @@ const sw__ref_op sw__ref_ops[SW_OP_COUNT] = {
     [SW_OP_ATTENTION_GRAD] = { sw__ref_attention_grad, NULL },
     [SW_OP_CUSTOM] = { sw__ref_custom, sw__ref_custom_workspace },
     [SW_OP_CUSTOM_GRAD] = { sw__ref_custom, sw__ref_custom_workspace },
+    [SW_OP_RESAMPLE] = { sw__ref_resample, NULL },
     [SW_OP_EMBEDDING] = { sw__ref_embedding, NULL },
     [SW_OP_EMBEDDING_GRAD] = { sw__ref_embedding_grad, NULL },
 };

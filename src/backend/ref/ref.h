@@ -54,6 +54,7 @@ sw_status sw__ref_sort(const sw__ref_call *c);
 size_t sw__ref_sort_workspace(const sw__op_desc *d);
 sw_status sw__ref_gather(const sw__ref_call *c);
 sw_status sw__ref_scatter(const sw__ref_call *c);
+sw_status sw__ref_resample(const sw__ref_call *c);
 sw_status sw__ref_embedding(const sw__ref_call *c);
 sw_status sw__ref_embedding_grad(const sw__ref_call *c);
 sw_status sw__ref_matmul(const sw__ref_call *c);
