@@ -2,6 +2,7 @@
  * Called by sw__node_add, which puts the op, its id and the scope in front of a message. */
 #include "graph/custom.h"
 #include "graph/infer.h"
+#include "graph/recurrent.h"
 
 /* ---- matmul --------------------------------------------------------------------------------------------------- */
 
@@ -322,6 +323,12 @@ static void output_per_row(const sw_graph *g, const sw__node *from, sw__node *n)
     for (int i = from->rank - from->attr.norm.n_axes; i < from->rank; i++) n->dim[i] = 1;
 }
 
+/* ctc_loss: its derivative by operand 0. */
+static void output_like_first(const sw_graph *g, const sw__node *from, sw__node *n)
+{
+    sw__take(n, sw__in(g, from, 0));
+}
+
 /* Ops with several outputs: how many, and the shape of those beyond the first (their type is the first's where the function
  * sets no other). */
 static const struct {
@@ -331,6 +338,13 @@ static const struct {
     { SW_OP_BATCH_NORM, 3, output_per_channel },
     { SW_OP_BATCH_NORM_GRAD, 3, output_per_channel },
     { SW_OP_LAYER_NORM, 3, output_per_row },
+    { SW_OP_LSTM, 4, sw__recurrent_output },
+    { SW_OP_GRU, 3, sw__recurrent_output },
+    { SW_OP_RNN, 2, sw__recurrent_output },
+    { SW_OP_LSTM_GRAD, 4, sw__recurrent_output },
+    { SW_OP_GRU_GRAD, 3, sw__recurrent_output },
+    { SW_OP_RNN_GRAD, 2, sw__recurrent_output },
+    { SW_OP_CTC_LOSS, 2, output_like_first },
     { SW_OP_ATTENTION, 2, sw__attention_output },
     { SW_OP_ATTENTION_GRAD, 3, sw__attention_grad_output },
 };

@@ -207,6 +207,7 @@ static void copy_attr(sw__attr *to, const sw__attr *from, sw__attr_kind kind)
         [SW_ATTR_CONV] = { MEMBER(conv), 0, 0 },
         [SW_ATTR_POOL] = { MEMBER(pool), OFFSET(pool.include_pad) + sizeof(bool), OFFSET(pool.kernel) },
         [SW_ATTR_NORM] = { MEMBER(norm), OFFSET(norm.n_axes) + sizeof(int32_t), MEMBER(norm) },
+        [SW_ATTR_RECURRENT] = { MEMBER(recurrent), 0, 0 },
         [SW_ATTR_ATTENTION] = { MEMBER(attention), OFFSET(attention.causal) + sizeof(bool), MEMBER(attention) },
         [SW_ATTR_CUSTOM] = { MEMBER(custom), 0, 0 },
     };

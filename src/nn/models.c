@@ -36,6 +36,10 @@ static const struct model {
      {{25, 25, 25, 25, 25, 25, 25, 25}, 8}, sw__model_tcn},
     {{"unet", "base width, groups of its norms", "U-Net with two stages and group norm: an output for each pixel "
       "(Ronneberger et al. 2015)"}, 4, 2, {{16, 4}, 2}, sw__model_unet},
+    {{"lstm", "embedding (of tokens), hidden size", "two LSTM layers: the next token at each step, or a class of a sequence "
+      "(Hochreiter & Schmidhuber 1997)"}, 0, 2, {{128, 256}, 2}, sw__model_lstm},
+    {{"gru", "embedding (of tokens), hidden size", "the same with GRU layers (Cho et al. 2014)"}, 0, 2, {{128, 256}, 2},
+     sw__model_gru},
     {{"gpt", "layers x heads x width, or nano, micro, mini, 124m, 350m, 774m",
       "decoder of tokens [N, T] with tied embeddings (Radford et al. 2019), without biases; outputs: tokens"}, 2, 3,
      {{4, 4, 128}, 3}, sw__model_gpt},

@@ -35,6 +35,10 @@ sw_t sw__model_mobilenet_v2(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_autoencoder(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_tcn(sw_t x, const sw__sizes *s, int64_t outputs);
 
+/* ---- models_recurrent.c ---- */
+sw_t sw__model_lstm(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_gru(sw_t x, const sw__sizes *s, int64_t outputs);
+
 /* ---- models_sequence.c ---- */
 sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs);
