@@ -38,17 +38,34 @@ typedef struct sw_conv2d_options {
 SW_API sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o);
 #define sw_conv2d(x, ...) sw_conv2d_with((x), (sw_conv2d_options){__VA_ARGS__, .sw_end = 0})
 
-typedef struct sw_pool2d_options {
+/* For each of the first three: the one for all spatial axes, or (where not 0) one an axis in the array. */
+typedef struct sw_pool_layer_options {
     int64_t kernel, stride, pad; /* stride 0: kernel; kernel 0: 2 */
+    int64_t kernels[3], strides[3], pads[3];
     bool exclude_pad;            /* average: divide by the elements that are there (PyTorch: count_include_pad=False) */
+    bool ceil_mode;              /* a last window that is only partly there counts, too */
+    double power;                /* lp_pool */
     int sw_end;
-} sw_pool2d_options;
+} sw_pool_layer_options;
+typedef sw_pool_layer_options sw_pool2d_options;
 SW_API sw_t sw_max_pool2d_with(sw_t x, sw_pool2d_options o);
 SW_API sw_t sw_avg_pool2d_with(sw_t x, sw_pool2d_options o);
 #define sw_max_pool2d(x, ...) sw_max_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
 #define sw_avg_pool2d(x, ...) sw_avg_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
 /* Mean over H and W: [N, C, H, W] -> [N, C]. */
 SW_API sw_t sw_global_avg_pool2d(sw_t x);
+/* The same over one and three axes, [N, C, L] and [N, C, D, H, W]; and (sum x^power)^(1/power) over 1 to 3 axes. Adaptive and global
+ * pooling, indices and unpooling, interpolation and pixel shuffling have no options of a layer: see graph.h. */
+SW_API sw_t sw_max_pool1d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_max_pool3d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_avg_pool1d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_avg_pool3d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_lp_pool_with(sw_t x, sw_pool_layer_options o);
+#define sw_max_pool1d(x, ...) sw_max_pool1d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_max_pool3d(x, ...) sw_max_pool3d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_avg_pool1d(x, ...) sw_avg_pool1d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_avg_pool3d(x, ...) sw_avg_pool3d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_lp_pool(x, ...) sw_lp_pool_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
 
 typedef struct sw_norm_options {
     const char *name;
@@ -135,6 +152,10 @@ SW_API sw_t sw_encoder_layer_with(sw_t x, sw_encoder_layer_options o);
 
 /* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
 SW_API sw_t sw_dropout(sw_t x, double p);
+/* The same of whole channels of x [N, C, …]: torch's dropout1d, dropout2d and dropout3d (Tompson et al. 2015). */
+SW_API sw_t sw_dropout_channels(sw_t x, double p);
+/* For selu: dropped values become -1.7581, and a scale and a shift keep mean 0 and variance 1 (Klambauer et al. 2017). */
+SW_API sw_t sw_alpha_dropout(sw_t x, double p);
 
 /* ---- layers that slide a window over 1 to 3 axes ------------------------------------------------------------------------- */
 
@@ -193,6 +214,34 @@ SW_API sw_t sw_instance_norm_with(sw_t x, sw_instance_norm_options o);
 SW_API sw_t sw_rms_norm_with(sw_t x, sw_norm_options o);
 #define sw_rms_norm(x, ...) sw_rms_norm_with((x), (sw_norm_options){__VA_ARGS__, .sw_end = 0})
 
+/* ---- recurrent layers: sw_lstm(x, 256, .layers = 2, .bidirectional = true) ------------------------------------------------ */
+
+/* x [batch, time, features] -> [batch, time, D hidden]: D is 2 with both directions, whose outputs stand side by side. The
+ * formulas and what lengths do: sw_recurrent_options in graph.h. Parameters as in PyTorch: "NAME.weight_ih_l0" [G hidden,
+ * features], "weight_hh_l0" [G hidden, hidden], "bias_ih_l0", "bias_hh_l0" [G hidden], with "_reverse" behind those of the
+ * other direction, "_l1" … for further layers; with a projection "weight_hr_l0" [proj, hidden]. */
+typedef struct sw_recurrent_layer_options {
+    int64_t features;       /* hidden size */
+    const char *name;
+    int layers;             /* 0: 1 */
+    bool bidirectional;
+    bool no_bias;
+    bool relu;              /* rnn: in place of tanh */
+    int64_t proj;           /* lstm: outputs of this size, smaller than the hidden one; 0: none */
+    double dropout;         /* between layers, in training */
+    sw_t h0, c0;            /* [layers D, batch, hidden] (h0 with a projection: proj); SW_NONE: zeros; c0: lstm */
+    sw_t lengths;           /* [batch] of i64 or i32: steps of each sample; SW_NONE: all */
+    sw_t *h_n, *c_n;        /* NULL, or where the last states go, of the shape of h0 and c0 */
+    sw_init weight_init;    /* kind 0: uniform in +-1/sqrt(hidden), biases too */
+    int sw_end;
+} sw_recurrent_layer_options;
+SW_API sw_t sw_lstm_with(sw_t x, sw_recurrent_layer_options o);
+SW_API sw_t sw_gru_with(sw_t x, sw_recurrent_layer_options o);
+SW_API sw_t sw_rnn_with(sw_t x, sw_recurrent_layer_options o);
+#define sw_lstm(x, ...) sw_lstm_with((x), (sw_recurrent_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_gru(x, ...) sw_gru_with((x), (sw_recurrent_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_rnn(x, ...) sw_rnn_with((x), (sw_recurrent_layer_options){__VA_ARGS__, .sw_end = 0})
+
 /* ---- activations: beside relu, sigmoid, tanh, gelu and silu of graph.h. Definitions are torch.nn.functional's. ---------- */
 
 SW_API sw_t sw_clamp(sw_t x, double low, double high);     /* min(max(x, low), high); gradient 0 at and beyond the bounds */
@@ -243,6 +292,19 @@ typedef struct sw_cross_entropy_options {
 SW_API sw_t sw_cross_entropy_with(sw_t logits, sw_t target, sw_cross_entropy_options o);
 #define sw_cross_entropy_loss(logits, target, ...) \
     sw_cross_entropy_with((logits), (target), (sw_cross_entropy_options){__VA_ARGS__, .sw_end = 0})
+typedef struct sw_ctc_loss_options {
+    int blank;              /* which class is the blank */
+    bool zero_infinity;     /* an impossible alignment counts 0 instead of infinity, and has no gradient */
+    sw_reduction reduction; /* mean: each loss over its target's length (at least 1), then over samples, as PyTorch */
+    int sw_end;
+} sw_ctc_loss_options;
+/* log_probs [N, T, C], batch first (log_softmax over the classes), targets [N, S], of which target_lengths [N] count;
+ * input_lengths [N] (Graves et al. 2006). The gradient is that of log_probs as they are: a gradient of logits, through
+ * log_softmax, is PyTorch's. */
+SW_API sw_t sw_ctc_loss_with(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, sw_ctc_loss_options o);
+#define sw_ctc_loss(log_probs, targets, input_lengths, target_lengths, ...)                  \
+    sw_ctc_loss_with((log_probs), (targets), (input_lengths), (target_lengths),              \
+                     (sw_ctc_loss_options){__VA_ARGS__, .sw_end = 0})
 /* Of rows, the last axis: [.., D] -> [..] */
 SW_API sw_t sw_cosine_similarity(sw_t a, sw_t b);
 SW_API sw_t sw_cosine_embedding_loss(sw_t a, sw_t b, sw_t target, double margin, sw_reduction r); /* target +1 or -1 */
