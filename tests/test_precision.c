@@ -444,9 +444,13 @@ static sw_status watch(void *context, const sw_event *e)
 
 static double variable(sw_trainer *t, const char *name)
 {
-    double v = NAN;
-    ok(sw_params_get(sw_trainer_params(t), sw_params_find(sw_trainer_params(t), name), SW_F64, &v, 1));
-    return v;
+    double v[16];
+    sw_var_info info;
+    sw_params *const p = sw_trainer_params(t);
+    ok(sw_params_info(p, sw_params_find(p, name), &info));
+    assert_true(info.elements <= 16);
+    ok(sw_params_get(p, sw_params_find(p, name), SW_F64, v, info.elements));
+    return v[0];
 }
 
 /* From 2^30 every gradient overflows; the scale halves until none does, and the steps in between change nothing. Then it
