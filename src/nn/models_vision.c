@@ -125,28 +125,6 @@ sw_t sw__model_resnet50(sw_t x, const sw__sizes *s, int64_t outputs)
 
 /* ---- vgg11 with batch norm: Simonyan & Zisserman 2015, configuration A; torchvision's vgg11_bn ------------------------------- */
 
-/* [size, 7]: column i is the mean over entries floor(i size/7) to ceil((i+1) size/7). */
-static sw_t seven_means(sw_t x, int64_t size)
-{
-    enum { OUT = 7, MOST = 512 }; /* of images up to 16,384 pixels */
-    float m[MOST * OUT] = {0};
-    if (!sw_valid(x)) return x;
-    if (size > MOST) return sw__graph_error(x.graph, SW_ERR_SHAPE, "vgg11: the image is too large");
-    for (int64_t i = 0; i < OUT; i++) {
-        const int64_t from = i * size / OUT, to = ((i + 1) * size + OUT - 1) / OUT;
-        for (int64_t k = from; k < to; k++) m[k * OUT + i] = 1 / (float)(to - from);
-    }
-    return sw_literal(x.graph, SW_F32, 2, (int64_t[]){size, OUT}, m);
-}
-
-/* Adaptive average pooling to 7 x 7, as two products with matrices. */
-static sw_t seven_by_seven(sw_t x)
-{
-    const int64_t h = sw_dim(x, 2), w = sw_dim(x, 3);
-    if (h == 7 && w == 7) return x;
-    return sw_einsum("nchw,hi,wj->ncij", (sw_t[]){x, seven_means(x, h), seven_means(x, w)}, 3);
-}
-
 /* s: channels of the five stages, then the classifier's hidden size. A pool that would leave nothing is left out. */
 sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs)
 {
@@ -166,7 +144,8 @@ sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs)
         at++;
     }
     if (!sw_valid(x)) return x;
-    x = large ? sw_flatten(seven_by_seven(x)) : sw_global_avg_pool2d(x);
+    const int64_t seven[2] = {7, 7};
+    x = large ? sw_flatten(sw_adaptive_avg_pool(x, seven)) : sw_global_avg_pool2d(x);
     x = sw_dropout(sw_relu(sw_linear(x, hidden, .name = "classifier.0")), 0.5);
     x = sw_dropout(sw_relu(sw_linear(x, hidden, .name = "classifier.3")), 0.5);
     return sw_linear(x, outputs, .name = "classifier.6");
@@ -273,4 +252,48 @@ sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs)
     const sw_t d2 = unet_up(mid, e2, 2 * base, groups, "up2", "dec2");
     const sw_t d1 = unet_up(d2, e1, base, groups, "up1", "dec1");
     return sw_conv2d(d1, outputs, .kernel = 1, .name = "head");
+}
+
+/* ---- crnn: Shi et al. 2015 ---------------------------------------------------------------------------------------------------- */
+
+/* Convolution i of seven with ReLU; 2, 4 and 6 have batch norm. */
+static sw_t crnn_conv(sw_t x, int i, int64_t channels)
+{
+    char conv[32], bn[32];
+    snprintf(conv, sizeof conv, "cnn.conv%d", i);
+    snprintf(bn, sizeof bn, "cnn.batchnorm%d", i);
+    x = sw_conv2d(x, channels, .kernel = i == 6 ? 2 : 3, .pad = i == 6 ? 0 : 1, .name = conv);
+    return sw_relu(i == 2 || i == 4 || i == 6 ? sw_batch_norm(x, .name = bn) : x);
+}
+
+/* Both directions side by side, brought to so many features. */
+static sw_t crnn_recurrent(sw_t x, int i, int64_t hidden, int64_t features)
+{
+    if (!sw_valid(x)) return x;
+    sw_graph *const g = x.graph;
+    sw_scope_push(g, "rnn.%d", i);
+    x = sw_linear(sw_lstm(x, hidden, .bidirectional = true, .name = "rnn"), features, .name = "embedding");
+    sw_scope_pop(g);
+    return x;
+}
+
+/* s: channels of the first convolution, hidden size. Images of 32 to 47 rows; one step for about each four columns: logits
+ * [N, T, outputs], of which one class is the blank for sw_ctc_loss. */
+sw_t sw__model_crnn(sw_t x, const sw__sizes *s, int64_t outputs)
+{
+    static const int times[7] = {1, 2, 4, 4, 8, 8, 8};
+    const sw_pool_options rows = {.kernel = {2, 2}, .stride = {2, 1}, .pad_lo = {0, 1}, .pad_hi = {0, 1}};
+    const int64_t hidden = s->n > 1 ? s->at[1] : 256;
+    char text[SW__TEXT_BYTES];
+    if (sw_dim(x, 2) / 16 != 2 || sw_dim(x, 3) < 4)
+        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model 'crnn' takes images [N, C, H, W] of 32 to 47 rows and 4 columns or "
+                               "more, but x is %s", sw__value_text(x.graph, x.id, text));
+    for (int i = 0; i < 7; i++) {
+        x = crnn_conv(x, i, times[i] * s->at[0]);
+        if (i < 2) x = sw_max_pool2d(x, .kernel = 2);
+        if (i == 3 || i == 5) x = sw_max_pool_op(x, &rows);
+    }
+    if (!sw_valid(x)) return x;
+    x = sw_transpose(sw_reshape(x, 3, (int64_t[]){sw_dim(x, 0), sw_dim(x, 1), -1}), 1, 2); /* [N, T, C] */
+    return crnn_recurrent(crnn_recurrent(x, 0, hidden, hidden), 1, hidden, outputs);
 }
