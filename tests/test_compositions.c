@@ -1,5 +1,6 @@
-/* test_compositions.c: what PyTorch's numbers cannot say of ops made of others: dropout's rates, that channels drop as a whole,
- * indices and integers, indices outside, the order of contraction that einsum takes, and the memory of frames. */
+/* test_compositions.c: what PyTorch's numbers cannot say of ops made of others: dropout's rates, that channels drop as
+ * a whole, indices and integers, indices outside, the order of contraction that einsum takes, and the memory of frames.
+ * */
 #include "graph/graph.h"
 #include "io_test.h"
 #include "swoop/swoop.h"
@@ -19,7 +20,7 @@ static void eval(sw_t t, sw_dtype type, void *out, int64_t n)
     sw_device_close(d);
 }
 
-/* ---- dropout -------------------------------------------------------------------------------------------------------------- */
+/* ---- dropout ----------------------------------------------------------------------------------------------------- */
 
 enum { CHANNELS = 4000, SPACE = 6 };
 
@@ -74,7 +75,7 @@ static void test_alpha(void **state)
     assert_true(fabs(squares / n - 1) < 10 / sqrt((double)n));
 }
 
-/* ---- integers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
 
 static void test_integers(void **state)
 {
@@ -130,7 +131,7 @@ static void test_outside(void **state)
     sw_device_close(d);
 }
 
-/* ---- how much work ------------------------------------------------------------------------------------------------------------- */
+/* ---- how much work ----------------------------------------------------------------------------------------------- */
 
 static sw_plan plan_of(sw_t y)
 {
@@ -143,7 +144,8 @@ static sw_plan plan_of(sw_t y)
     return plan;
 }
 
-/* (1 x 200)(200 x 200)(200 x 200)(200 x 1): from an end it is 40,000 multiplications a step, from the middle 8 million. */
+/* (1 x 200)(200 x 200)(200 x 200)(200 x 1): from an end it is 40,000 multiplications a step, from the middle 8 million.
+ * */
 static void test_order(void **state)
 {
     (void)state;
@@ -157,8 +159,8 @@ static void test_order(void **state)
     sw_graph_free(g);
 }
 
-/* A minute of sound: frames and their gradient take a few times what the frames are, and nothing has their size times the
- * window's. */
+/* A minute of sound: frames and their gradient take a few times what the frames are, and nothing has their size times
+ * the window's. */
 static void test_memory(void **state)
 {
     (void)state;
@@ -168,13 +170,15 @@ static void test_memory(void **state)
     const int64_t shape[2] = { 1, 960000 };
     const sw_t x = sw_input(g, "x", SW_F32, 2, shape);
     const sw_t y = sw_log_mel(x, (sw_stft_options){ .n_fft = 400, .hop = 160 },
-                              (sw_mel_options){ .sample_rate = 16000, .n_mels = 80, .scale = SW_MEL_SLANEY, .area_norm = true });
+                              (sw_mel_options){ .sample_rate = 16000, .n_mels = 80, .scale = SW_MEL_SLANEY,
+                                                .area_norm = true });
     assert_int_equal(sw_dim(y, 1), 80);
     assert_int_equal(sw_dim(y, 2), 6001);
     OK(sw_grad(sw_mean(y, SW_ALL_AXES, false), &x, 1, &dx));
     const sw_plan plan = plan_of(dx);
     const double frames = 6001.0 * 400 * 4;
-    print_message("log-mel of a minute with its gradient: %.1f MB, frames are %.1f MB\n", (double)plan.total / 1e6, frames / 1e6);
+    print_message("log-mel of a minute with its gradient: %.1f MB, frames are %.1f MB\n", (double)plan.total / 1e6,
+                  frames / 1e6);
     assert_true((double)plan.total < 6 * frames);
     sw_graph_free(g);
 }

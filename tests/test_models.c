@@ -1,12 +1,12 @@
-/* test_models.c: the networks that have names: parameters counted against published figures; outputs, losses and gradients
- * against PyTorch's of the same networks written there (tests/golden/make_models.py), on ref, on the cpu and on
- * SWOOP_TEST_DEVICE; and what they refuse. */
+/* test_models.c: the networks that have names: parameters counted against published figures; outputs, losses and
+ * gradients against PyTorch's of the same networks written there (tests/golden/make_models.py), on ref, on the cpu and
+ * on SWOOP_TEST_DEVICE; and what they refuse. */
 #include "graph/graph.h"
 #include "io_test.h"
 #include "swoop/swoop.h"
 #include <math.h>
 
-/* ---- numbers that both sides make ------------------------------------------------------------------------------------------ */
+/* ---- numbers that both sides make -------------------------------------------------------------------------------- */
 
 static double noise(uint64_t key, int64_t i)
 {
@@ -50,7 +50,7 @@ static void fill(sw_params *params, int index)
     test_free(to);
 }
 
-/* ---- against PyTorch --------------------------------------------------------------------------------------------------------- */
+/* ---- against PyTorch --------------------------------------------------------------------------------------------- */
 
 static const struct net {
     const char *name, *spec;
@@ -58,7 +58,8 @@ static const struct net {
     int classes; /* 0: the squared error against the input */
     int rank;
     int64_t shape[4];
-    double f32; /* allowed in single precision; resnet50 in training is badly conditioned: PyTorch's own f32 is 2 % off */
+    /* allowed in single precision; resnet50 in training is badly conditioned: PyTorch's own f32 is 2 % off */
+    double f32;
 } nets[] = {
     { "resnet18_64", "resnet18:4,6", true, 5, 4, { 3, 1, 64, 65 }, 1e-3 },
     { "resnet34", "resnet34:4,6,8,10", true, 5, 4, { 3, 3, 16, 15 }, 1e-3 },
@@ -94,16 +95,17 @@ static int64_t elements(const struct net *n)
     return product;
 }
 
-/* The step's graph with the outputs "y", "loss", and each parameter's gradient under its name. Returns the parameters. */
+/* The step's graph with the outputs "y", "loss", and each parameter's gradient under its name. */
 static int record(const struct net *n, sw_graph *g)
 {
     sw_t param[MOST], grad[MOST];
     sw_graph_set_training(g, n->training);
     const sw_t x = sw_input(g, "x", SW_F32, n->rank, n->shape);
     const sw_t out = sw_model_build(n->spec, x, n->classes ? n->classes : elements(n) / n->shape[0]);
-    const sw_t y = sw_rank(out) > 2 ? sw_reshape(out, 2, (int64_t[]){ -1, n->classes }) : out; /* a class for each step */
+    /* a class for each step */
+    const sw_t y = sw_rank(out) > 2 ? sw_reshape(out, 2, (int64_t[]){ -1, n->classes }) : out;
     const int64_t rows = sw_dim(y, 0);
-    const sw_t target = n->classes ? sw_input(g, "label", SW_I64, 1, &rows) : sw_reshape(x, sw_rank(y), (int64_t[]){ n->shape[0], -1 });
+    const sw_t target = n->classes ? sw_input(g, "label", SW_I64, 1, &rows) : sw_flatten(x);
     const sw_t loss = n->classes ? sw_cross_entropy(y, target) : sw_mse(y, target);
     const int n_params = sw_graph_variables(g, SW_VAR_PARAM, param, MOST);
     assert_in_range(n_params, 1, MOST);
@@ -131,7 +133,8 @@ static void feed(const struct net *n, sw_program *p, int64_t rows)
 static void close_to(const struct net *n, const char *what, double have, double want, double scale, double tolerance)
 {
     if (!(fabs(have - want) <= tolerance * scale))
-        fail_msg("%s, %s: %.9g where PyTorch has %.9g, apart by %.2g of %g", n->name, what, have, want, fabs(have - want) / scale, scale);
+        fail_msg("%s, %s: %.9g where PyTorch has %.9g, apart by %.2g of %g", n->name, what, have, want,
+                 fabs(have - want) / scale, scale);
 }
 
 /* most: the largest sum of magnitudes of any gradient; small ones are compared on its scale. */
@@ -217,7 +220,7 @@ static void test_device(void **state)
     if (id) check_all(id, 0);
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------------------------------------- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 static int64_t parameters(const char *spec, int64_t side, int64_t outputs)
 {
