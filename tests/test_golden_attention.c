@@ -28,7 +28,7 @@ static sw_t minus_infinity(const sw_t *x)
     CASE(grouped, 3, sw_attention(x[0], x[1], x[2], .mask = SW_NONE))                                                  \
     CASE(grouped_one_causal, 3, sw_attention(x[0], x[1], x[2], .causal = true))                                        \
     CASE(one_row, 3, sw_attention(x[0], x[1], x[2], .causal = false))                                                  \
-    CASE(large, 3, sw_attention(x[0], x[1], x[2], .scale = 8))                                                         \
+    CASE(large, 3, sw_attention(x[0], x[1], x[2], .scale = 2))                                                         \
     CASE(long, 3, sw_attention(x[0], x[1], x[2], .causal = true))                                                      \
     CASE(bool_mask, 4, sw_attention(x[0], x[1], x[2], .mask = x[3]))                                                   \
     CASE(key_mask, 4, sw_attention(x[0], x[1], x[2], .mask = x[3]))                                                    \
