@@ -152,6 +152,10 @@ SW_API sw_t sw_encoder_layer_with(sw_t x, sw_encoder_layer_options o);
 
 /* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
 SW_API sw_t sw_dropout(sw_t x, double p);
+/* The same of whole channels of x [N, C, …]: torch's dropout1d, dropout2d and dropout3d (Tompson et al. 2015). */
+SW_API sw_t sw_dropout_channels(sw_t x, double p);
+/* For selu: dropped values become -1.7581, and a scale and a shift keep mean 0 and variance 1 (Klambauer et al. 2017). */
+SW_API sw_t sw_alpha_dropout(sw_t x, double p);
 
 /* ---- layers that slide a window over 1 to 3 axes ------------------------------------------------------------------------- */
 
