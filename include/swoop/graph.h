@@ -202,6 +202,13 @@ SW_API sw_t sw_stop_gradient(sw_t x);
 SW_API sw_t sw_assign(sw_t variable, sw_t value);
 /* Makes a value an output of every program compiled from this graph. Names are unique. */
 SW_API sw_t sw_output(sw_t x, const char *name);
+SW_API sw_t sw_graph_output(sw_graph *g, const char *name); /* the value of this name; invalid, and no error, if none */
+
+/* A new graph, the same as g but in mixed precision: products compute in `half` (SW_F16 or SW_BF16) and sum up in f32,
+ * what follows them is kept in `half`; statistics, losses and all that has no rule compute in f32, variables and outputs
+ * stay as they are: docs/precision.md. For the forward pass and its loss, before sw_grad; *out is freed by the caller and
+ * does not need g. Values of other types than f32 are not touched. SW_ERR_ARGUMENT after sw_optimizer_apply. */
+SW_API sw_status sw_graph_autocast(const sw_graph *g, sw_dtype half, sw_graph **out);
 
 /* ---- big ops: each with infer, grad, and lower into the primitives above --------------------------------------------- */
 

@@ -365,6 +365,10 @@ typedef struct sw_optimizer {
     double clip_value;     /* > 0: each element of the gradients between -clip_value and it; before clip_norm */
     const sw_param_group *groups; /* the first whose pattern fits counts; must live while graphs are made */
     int n_groups;
+    double loss_scale;        /* > 0: dynamic loss scaling that starts here (f16: 65536): the gradient is that of loss times
+                                 scale, and scaled back in f32; where it is not finite, the step leaves parameters and
+                                 moments as they were and halves the scale */
+    int64_t growth_interval;  /* finite steps in a row after which the scale doubles; 0: 2000 */
 } sw_optimizer;
 #define sw_sgd(...) ((sw_optimizer){.kind = SW_SGD, __VA_ARGS__})
 #define sw_adam(...) ((sw_optimizer){.kind = SW_ADAM, __VA_ARGS__})
@@ -376,6 +380,10 @@ typedef struct sw_optimizer {
 #define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t; sgd with dampening: the gradient's weight */
 #define SW_INPUT_BIAS2 "bias_correction2" /* adam: 1 - beta2^t; others: see sw_optimizer_scalars */
 #define SW_INPUT_LATE ".late" /* behind each of the three names: the same for groups that are late, t from their first step */
+
+/* Outputs with loss_scale, f32 scalars: the scale that the step used; 1, or 0 if the gradients were not finite. */
+#define SW_OUTPUT_SCALE "loss_scale"
+#define SW_OUTPUT_FINITE "gradients_finite"
 
 /* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
  * One flat update for each group of parameters (decayed or not). frozen: may be NULL. Outputs added: "grad_norm" if

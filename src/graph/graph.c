@@ -261,6 +261,13 @@ int sw_graph_variables(const sw_graph *g, sw_var_kind kind, sw_t *out, int max)
 
 /* ---- outputs -------------------------------------------------------------------------------------------------- */
 
+sw_t sw_graph_output(sw_graph *g, const char *name)
+{
+    for (uint32_t i = 0; g && name && i < g->n_outputs; i++)
+        if (strcmp(g->outputs[i].name, name) == 0) return sw__value(g, g->outputs[i].node);
+    return (sw_t){ g, 0 };
+}
+
 sw_t sw_output(sw_t x, const char *name)
 {
     sw_graph *const g = x.graph;

@@ -359,7 +359,7 @@ static sw_status run(preflight *f, const sw_batch *b, int64_t n)
     if (st == SW_OK) st = output(p, "loss", &loss);
     if (st == SW_OK && !isfinite(loss)) {
         char where[512] = "";
-        st = sw__diagnose(t, b->x, b->y, n, where, sizeof where);
+        st = sw__diagnose(t, b->x, b->y, n, 0, where, sizeof where);
         FAIL(f, SW_ERR_DIVERGED, "loss", "the loss of the first batch is %s before any step: %s",
              isnan(loss) ? "NaN" : "infinite", where);
     } else if (st == SW_OK) {
