@@ -14,6 +14,7 @@ struct sw_device {
     void *dev;
     const sw__traits *traits;
     sw_device_properties info;
+    bool tf32;         /* products and convolutions round their inputs to TF32 */
     bool full;         /* the last program that was compiled found no room */
     bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };

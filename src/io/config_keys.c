@@ -103,7 +103,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_LOSS] = {
         .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto",
-                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber",
+                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber|bce_with_logits",
                   .help = "what is minimised; auto: cross_entropy for classes, mse for values" },
     },
     [SW_KEY_LABEL_SMOOTHING] = {
@@ -278,9 +278,15 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "steps between log lines" },
     },
     [SW_KEY_PRECISION] = {
-        .info = { .name = "precision", .group = "control", .type = SW_KEY_CHOICE, .fallback = "f32", .choices = "f32|tf32",
-                  .help = "arithmetic; tf32: products and convolutions round their inputs for NVIDIA's tensor cores" },
-        .later = "bf16|f16",
+        .info = { .name = "precision", .group = "control", .type = SW_KEY_CHOICE, .fallback = "f32",
+                  .choices = "f32|tf32|bf16|f16",
+                  .help = "arithmetic; bf16, f16: mixed, weights stay f32; tf32: products round their inputs for NVIDIA's "
+                          "tensor cores" },
+    },
+    [SW_KEY_STOCHASTIC_ROUNDING] = {
+        .info = { .name = "stochastic_rounding", .group = "control", .type = SW_KEY_BOOL, .fallback = "false",
+                  .help = "bf16, f16: weights' half copies are rounded up or down by chance" },
+        .alone = "true",
     },
     [SW_KEY_DEVICE] = {
         .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto",
@@ -333,6 +339,21 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_NO_TUNE] = {
         .info = { .name = "no_tune", .group = "control", .type = SW_KEY_BOOL, .fallback = "false", .may_change = true,
                   .help = "do not measure which of a GPU's kernels are the fastest" },
+        .alone = "true",
+    },
+    [SW_KEY_PREFLIGHT] = {
+        .info = { .name = "preflight", .group = "control", .type = SW_KEY_BOOL, .fallback = "true", .may_change = true,
+                  .help = "look at the first batch, its gradients and dead relus before the first step; --no-preflight: not" },
+        .alone = "true",
+    },
+    [SW_KEY_SHADOW] = {
+        .info = { .name = "shadow", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
+                  .help = "DEVICE:STEPS: every so many steps each op is computed on that device, too, and compared: ref:100, "
+                          "cpu:100" },
+    },
+    [SW_KEY_HASHES] = {
+        .info = { .name = "hashes", .group = "control", .type = SW_KEY_BOOL, .fallback = "true", .may_change = true,
+                  .help = "record hashes of the weights in hashes.csv, for swoop verify" },
         .alone = "true",
     },
     [SW_KEY_PROJECT] = {

@@ -192,14 +192,16 @@ static sw_status check_options(const sw_optimizer *o)
 }
 
 static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const sw_t *grads,
-                        const sw__accumulate *a)
+                        const sw__loss_scale *scale, const sw__accumulate *a)
 {
+    sw_t finite = SW_NONE;
     sw__flat f[MAX_CLASSES];
     uint32_t at = 0;
     for (int i = 0; i < s->classes; at += s->n[i++])
         SW_TRY(make_flat(&f[i], g, o, s->params + at, grads ? grads + at : NULL, s->n[i], s->decay[i]));
     for (int i = 0; i < s->classes && a->part != SW__PART_WHOLE; i++) accumulate(&f[i], a);
     if (a->part == SW__PART_ACCUMULATE) return sw_graph_status(g);
+    if (o->loss_scale > 0) finite = sw__scale_step(g, o, scale, f, s->classes);
     if (o->clip_value > 0) clip_value(g, f, s->classes, o->clip_value);
     if (o->clip_norm > 0) clip_norm(g, f, s->classes, o->clip_norm);
     sw__flat scalars[2];
@@ -211,7 +213,7 @@ static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const sel
         f[i].lr = s->scale[i] == 1 ? from->lr : sw_mul_scalar(from->lr, s->scale[i]);
         f[i].bias1 = from->bias1;
         f[i].bias2 = from->bias2;
-        f[i].good = from->good;
+        f[i].good = !sw_valid(finite) ? from->good : sw_valid(from->good) ? sw_and(from->good, finite) : finite;
         sw__rules[o->kind].update(&f[i]);
     }
     return sw_graph_status(g);
@@ -236,12 +238,16 @@ sw_status sw__optimizer_part(const sw_optimizer *optimizer, sw_t loss, const sw_
     sw_t *grads = NULL;
     sw_status st = select_params(g, &o, frozen, n_frozen, &s);
     if (st == SW_OK && s.total == 0)
-        st = sw__fail(SW_ERR_ARGUMENT, "there is nothing to learn: the graph has no parameter that is not frozen");
-    const bool derive = a->part != SW__PART_UPDATE;
+        st = sw__fail(SW_ERR_ARGUMENT, "sw_optimizer_apply: there is nothing to learn: the graph has no parameter (sw_param, or of a "
+                      "layer) that is not frozen");
+    const bool derive = a->part != SW__PART_UPDATE, scaled = o.loss_scale > 0;
     if (st == SW_OK && derive && !(grads = sw__malloc(s.total * sizeof *grads)))
         st = sw__no_memory(s.total * sizeof *grads, "the list of gradients");
-    if (st == SW_OK && derive) st = sw_grad(loss, s.params, (int)s.total, grads);
-    if (st == SW_OK) st = append(g, &o, loss, &s, grads, a);
+    sw__loss_scale scale = {0};
+    const sw_t seed = st == SW_OK && scaled ? sw__scale_of(loss, &o, &scale) : SW_NONE;
+    if (st == SW_OK && derive) st = scaled ? sw_grad_from(loss, seed, s.params, (int)s.total, grads)
+                                           : sw_grad(loss, s.params, (int)s.total, grads);
+    if (st == SW_OK) st = append(g, &o, loss, &s, grads, &scale, a);
     sw__free(grads);
     sw__free(s.params);
     return st;

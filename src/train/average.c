@@ -86,7 +86,9 @@ static sw_status follow_all(sw_graph *g, sw_t loss, bool *done)
 {
     const uint32_t n_assigns = g->n_assigns, n_vars = g->n_vars;
     const sw_t weight = sw_input(g, INPUT_WEIGHT, SW_F32, 0, NULL);
-    const sw_t good = sw_eq(sw_sub(loss, loss), sw_const(g, sw_type(loss), 0)); /* a step that is skipped does not count */
+    sw_t good = sw_eq(sw_sub(loss, loss), sw_const(g, sw_type(loss), 0)); /* a step that is skipped does not count */
+    const sw_t finite = sw_graph_output(g, SW_OUTPUT_FINITE);
+    if (sw_valid(finite)) good = sw_and(good, sw_eq(finite, sw_const(g, SW_F32, 1)));
     SW_TRY(sw_graph_status(g));
     for (uint32_t i = 0; i < n_assigns; i++) SW_TRY(follow_assign(g, g->assigns[i], n_vars, weight, good, done));
     follow_rest(g, n_vars, weight, done);
@@ -129,7 +131,7 @@ sw_status sw__average_read(const sw_trainer *t, sw_graph *g)
     return SW_OK;
 }
 
-/* ---- equal averages: a program of its own ---------------------------------------------------------------------------------- */
+/* ---- equal averages: a program of its own ------------------------------------------------------------------------ */
 
 static sw_status record_equal(const sw_trainer *t, sw_graph *g)
 {
@@ -145,16 +147,21 @@ static sw_status record_equal(const sw_trainer *t, sw_graph *g)
     return sw_graph_status(g);
 }
 
+sw_status sw__average_prepare(sw_trainer *t)
+{
+    sw_graph *g = NULL;
+    if (t->average || t->o.swa_start == 0) return SW_OK;
+    SW_TRY(sw_graph_new(&g));
+    sw_status st = record_equal(t, g);
+    const sw_compile_options o = {.params = t->params, .build_later = true};
+    if (st == SW_OK) st = sw_compile(g, t->device, &o, &t->average);
+    sw_graph_free(g);
+    return st;
+}
+
 sw_status sw__average_add(sw_trainer *t)
 {
-    if (!t->average) {
-        sw_graph *g = NULL;
-        SW_TRY(sw_graph_new(&g));
-        sw_status st = record_equal(t, g);
-        if (st == SW_OK) st = sw_compile(g, t->device, &(sw_compile_options){.params = t->params}, &t->average);
-        sw_graph_free(g);
-        SW_TRY(st);
-    }
+    SW_TRY(sw__average_prepare(t));
     const double weight = 1 / (double)(t->averaged + 1);
     SW_TRY(sw_program_set(t->average, sw_program_input(t->average, INPUT_WEIGHT), SW_F64, &weight, 1));
     SW_TRY(sw_program_run(t->average));

@@ -89,7 +89,7 @@ sw_status sw__micro_launch(sw_trainer *t, int64_t n)
     sw__batch_program *p = NULL;
     for (int64_t from = 0; from < n; from += t->micro.n) SW_TRY(add_gradients(t, from, SW_MIN(t->micro.n, n - from), n));
     SW_TRY(sw__trainer_program(t, SW__UPDATE, 1, &p));
-    SW_TRY(sw__trainer_scalars(t, p));
+    SW_TRY(sw__trainer_set_scalars(t, p));
     return sw_program_run(p->program);
 }
 

@@ -2,7 +2,9 @@
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
 #include "exec/exec.h"
+#include "nn/models.h"
 #include "nn/optim.h"
+#include "pass/pass.h"
 #include <math.h>
 
 void sw_trainer_stop(sw_trainer *t)
@@ -69,9 +71,10 @@ static sw_status check_loss(const sw_trainer *t)
         return sw__fail(SW_ERR_ARGUMENT, "loss mse compares values, but the labels are classes: use cross_entropy");
     if (t->class_weights && (!classes || (t->o.loss && t->o.loss != sw_cross_entropy)))
         return sw__fail(SW_ERR_ARGUMENT, "class_weights are for classes and cross_entropy");
-    if (t->class_weights && t->o.n_class_weights != t->output_size)
+    const int64_t n_classes = t->output_size / SW_MAX(t->positions, (int64_t)1);
+    if (t->class_weights && t->o.n_class_weights != n_classes)
         return sw__fail(SW_ERR_ARGUMENT, "class_weights has %lld weights, but the model gives %lld classes",
-                        (long long)t->o.n_class_weights, (long long)t->output_size);
+                        (long long)t->o.n_class_weights, (long long)n_classes);
     if (!classes && t->o.loss == sw_cross_entropy && t->output_size < 2)
         return sw__fail(SW_ERR_ARGUMENT, "loss cross_entropy needs classes (whole numbers as labels) or a probability of each "
                         "class, but there is one value a sample: use mse");
@@ -119,6 +122,7 @@ sw_status sw__trainer_learn(const sw_trainer *t, sw_t loss, const sw__accumulate
 
 static bool learns(sw__mode mode) { return mode == SW__TRAIN || mode == SW__ACCUM || mode == SW__BOTH; }
 
+/* The forward pass and, but for predictions, the loss. */
 static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
 {
     sw_graph_set_seed(g, t->o.seed);
@@ -132,7 +136,7 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     t->output_size = n ? sw_elements(out) / n : 0;
     if (t->y_rank < 0) t->positions = t->output_size / SW_MAX(sw_dim(out, -1), 1);
     if (mode == SW__EVAL || mode == SW__PREDICT) SW_TRY(sw__average_read(t, g));
-    if (mode == SW__UPDATE) return sw__micro_update(t, g);
+    if (mode == SW__UPDATE) return sw_graph_status(g); /* its variables are what is wanted */
     if (!learns(mode)) sw_output(out, "output");
     if (mode == SW__PREDICT) return sw_graph_status(g);
     sw_t y = batch_input(g, "y", t->y_dtype, n, t->y_rank, t->y_shape);
@@ -143,10 +147,33 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     const bool training = learns(mode) || mode == SW__DIAGNOSE;
     const sw_t loss = training ? training_loss(t, out, y, loss_fn) : loss_fn(out, y);
     sw_output(loss, "loss");
-    const sw_t correct = classes ? sw_output(count_correct(out, y), "correct") : SW_NONE;
-    SW_TRY(sw_graph_status(g));
+    if (classes) sw_output(count_correct(out, y), "correct");
+    return sw_graph_status(g);
+}
+
+/* Types that the pass `precision` knows; SW_F32: it is not for this trainer. */
+static sw_dtype half_type(const sw_trainer *t)
+{
+    return t->o.precision == SW_PRECISION_BF16 ? SW_BF16 : t->o.precision == SW_PRECISION_F16 ? SW_F16 : SW_F32;
+}
+
+static sw_status mix(const sw_trainer *t, sw__mode mode, sw_graph **g)
+{
+    sw_graph *mixed = NULL;
+    if (half_type(t) == SW_F32 || mode == SW__UPDATE) return SW_OK; /* an update is all f32 */
+    SW_TRY(sw__graph_autocast(*g, half_type(t), t->o.stochastic_rounding && learns(mode), &mixed));
+    sw_graph_free(*g);
+    *g = mixed;
+    return SW_OK;
+}
+
+static sw_status record_learning(const sw_trainer *t, sw_graph *g, sw__mode mode)
+{
+    if (mode == SW__UPDATE) return sw__micro_update(t, g);
     if (!learns(mode)) return SW_OK;
-    if (mode != SW__TRAIN) return sw__micro_record(t, g, mode, loss, correct);
+    const sw_t loss = sw_graph_output(g, "loss");
+    if (mode != SW__TRAIN)
+        return sw__micro_record(t, g, mode, loss, t->target == SW_TARGET_CLASS ? sw_graph_output(g, "correct") : SW_NONE);
     SW_TRY(sw__trainer_learn(t, loss, &(sw__accumulate){.part = SW__PART_WHOLE}));
     return sw__average_record(t, g, loss);
 }
@@ -155,7 +182,9 @@ sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **
 {
     sw_graph *g = NULL;
     SW_TRY(sw_graph_new(&g));
-    const sw_status st = record(t, g, mode, n);
+    sw_status st = record(t, g, mode, n);
+    if (st == SW_OK) st = mix(t, mode, &g);
+    if (st == SW_OK) st = record_learning(t, g, mode);
     if (st != SW_OK) {
         sw_graph_free(g);
         return st;
@@ -224,6 +253,20 @@ static void find_scalars(sw__batch_program *p)
     }
 }
 
+void sw__trainer_places(const sw_trainer *t, sw__batch_program *p)
+{
+    p->x = sw_program_input(p->program, "x");
+    p->y = sw_program_input(p->program, "y");
+    find_scalars(p);
+    p->loss = sw_program_output(p->program, "loss");
+    p->correct = sw_program_output(p->program, "correct");
+    p->scale = sw_program_output(p->program, SW_OUTPUT_SCALE);
+    p->finite = sw_program_output(p->program, SW_OUTPUT_FINITE);
+    p->output = sw_program_output(p->program, "output");
+    p->x_elements = p->n * product(t->x_shape, t->x_rank);
+    p->y_elements = p->n * product(t->y_shape, t->y_rank);
+}
+
 static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program *p)
 {
     sw_graph *g = NULL;
@@ -237,14 +280,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     sw_graph_free(g);
     if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full && !t->o.shrink) return sw__trainer_no_room(t, n);
     SW_TRY(st);
-    p->x = sw_program_input(p->program, "x");
-    p->y = sw_program_input(p->program, "y");
-    find_scalars(p);
-    p->loss = sw_program_output(p->program, "loss");
-    p->correct = sw_program_output(p->program, "correct");
-    p->output = sw_program_output(p->program, "output");
-    p->x_elements = n * product(t->x_shape, t->x_rank);
-    p->y_elements = n * product(t->y_shape, t->y_rank);
+    sw__trainer_places(t, p);
     return SW_OK;
 }
 
@@ -323,6 +359,12 @@ static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d
     return SW_OK;
 }
 
+/* Axes of a sample's values that the model is told the product of: all of them, or an image's channels alone. */
+static int value_axes(const sw_trainer *t)
+{
+    return t->y_rank == 3 && !t->o.model && sw__model_per_pixel(t->model_name) ? 1 : t->y_rank;
+}
+
 void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
 {
     t->x_dtype = d->x_dtype;
@@ -335,7 +377,7 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
     t->classes = d->classes;
     t->positions = d->target == SW_TARGET_CLASS ? product(d->y_shape, d->y_rank) : 1;
     t->outputs = t->o.outputs;
-    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, d->y_rank);
+    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, value_axes(t));
 }
 
 /* Evaluation batches are not smaller than 256 so that small training batches do not make it slow; within so many bytes they are
@@ -432,7 +474,7 @@ static sw_status set_scalar(sw_program *p, int input, double value)
     return input < 0 ? SW_OK : sw_program_set(p, input, SW_F64, &value, 1);
 }
 
-sw_status sw__trainer_scalars(sw_trainer *t, sw__batch_program *p)
+sw_status sw__trainer_set_scalars(sw_trainer *t, sw__batch_program *p)
 {
     for (int late = 0; late < 2; late++) {
         double lr, bias1, bias2;
@@ -467,7 +509,7 @@ sw_status sw__trainer_launch(sw_trainer *t, int64_t n)
     sw__batch_program *p = NULL;
     if (t->micro.n > 0) return sw__micro_launch(t, n);
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
-    SW_TRY(sw__trainer_scalars(t, p));
+    SW_TRY(sw__trainer_set_scalars(t, p));
     return sw_program_run(p->program);
 }
 
@@ -477,7 +519,13 @@ sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *corre
     SW_TRY(t->micro.n > 0 ? sw__trainer_program(t, SW__UPDATE, 1, &p) : sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(read_scalar(p->program, p->loss, loss));
     SW_TRY(read_scalar(p->program, p->correct, correct));
-    if (!isfinite(*loss)) return SW_OK;
+    double finite = 1;
+    if (p->finite >= 0) {
+        SW_TRY(read_scalar(p->program, p->finite, &finite));
+        SW_TRY(read_scalar(p->program, p->scale, &t->scale));
+    }
+    t->overflow = finite == 0 && isfinite(*loss);
+    if (!isfinite(*loss) || t->overflow) return SW_OK;
     t->step++;
     if (t->o.ema > 0) t->averaged++;
     return SW_OK;

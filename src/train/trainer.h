@@ -24,6 +24,7 @@ typedef struct sw__batch_program {
     sw_program *program;
     int x, y, lr[2], bias1[2], bias2[2]; /* [1]: of groups that are late */
     int loss, correct, output;
+    int scale, finite; /* of dynamic loss scaling */
     int64_t x_elements, y_elements;
     bool averaged; /* reads the averaged weights */
     bool frozen;   /* a step of before the thaw */
@@ -58,11 +59,14 @@ struct sw_trainer {
     int64_t averaged;     /* how often the average of the weights was updated; 0: there is none yet */
     sw_program *average;  /* adds the present weights to an equal average; NULL: not made yet */
     bool swa_now;         /* swa_start has come */
+    bool from_previous;   /* resume from the checkpoint before the last */
     int64_t thawed_at;    /* step at which late groups began to be learnt; -1: not yet */
     /* how a step is done: memory.c, micro.c */
     struct { int64_t n; const void *x, *y; } micro; /* samples of a micro-batch, 0: whole batches; what was sent last */
     int64_t batch_of_plan; /* samples of a whole batch of this data; 0: not known yet */
     int shrunk;            /* times that the step was planned anew for want of memory */
+    double scale;         /* loss scaling: what the last step used; 0: there is none */
+    bool overflow;        /* the last step's gradients were not finite though its loss was: it was skipped */
     volatile sig_atomic_t stop;
 };
 
@@ -75,7 +79,8 @@ typedef struct sw__fit_state {
     double seconds, epoch_seconds;
     double best;
     int64_t best_epoch, since_best;
-    int64_t skipped;
+    int64_t skipped;          /* steps; overflows: those of them for gradients beyond f16 */
+    int64_t overflows;
     sw_plateau plateau;
     int64_t batch;            /* that `at` counts in */
     int64_t seed;
@@ -102,17 +107,20 @@ sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **
 sw_status sw__trainer_programs(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last);
 sw_status sw__trainer_build(sw_trainer *t);
 sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y);
+/* Finds the places of inputs and outputs of p->program, which is for p->n samples. */
+void sw__trainer_places(const sw_trainer *t, sw__batch_program *p);
+/* Sets what the host computes for the present step: rates, bias corrections, the weight of an average. */
+sw_status sw__trainer_set_scalars(sw_trainer *t, sw__batch_program *p);
 int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
 /* A step in three: a batch is sent, the step on the last n that were sent is launched, and its counts are read: *correct
- * is 0 where there are no classes; the loss is not judged. The next batch may be sent before the counts are read. */
+ * is 0 where there are no classes; the loss is not judged, but with loss scaling t->overflow is set. The next batch may be sent before the counts are read. */
 sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n);
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);
 
 struct sw__accumulate;
 sw_status sw__trainer_learn(const sw_trainer *t, sw_t loss, const struct sw__accumulate *a); /* records the optimiser */
-sw_status sw__trainer_scalars(sw_trainer *t, sw__batch_program *p); /* sets what the optimiser reads */
 /* The graph that declares all variables of a step, those that are frozen for now included. */
 sw_status sw__trainer_variables_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);
 
@@ -140,6 +148,7 @@ sw_status sw__average_record(const sw_trainer *t, sw_graph *g, sw_t loss);
 /* Makes a graph that evaluates read the averages, if there are some. */
 sw_status sw__average_read(const sw_trainer *t, sw_graph *g);
 int sw__average_of(const sw_params *p, const char *name); /* the place of a variable's average; -1: it has none */
+sw_status sw__average_prepare(sw_trainer *t); /* compiles what an equal average takes, if there is to be one */
 sw_status sw__average_add(sw_trainer *t); /* the present weights to the equal average */
 sw_status sw__average_weight(const sw_trainer *t, sw_program *p); /* sets what the next exponential update takes */
 
@@ -156,9 +165,15 @@ sw_status sw__checkpoint_write(sw_trainer *t, const char *folder, const sw__fit_
 sw_status sw__checkpoint_read(sw_trainer *t, const char *folder, sw__fit_state *s);
 sw_status sw__make_folder(const char *path); /* and its parents; fine if it is there */
 
+/* ---- shadow.c ---- */
+/* Computes the present step op by op on the trainer's device and on another; the variables stay as they are. message: the
+ * first op that is out of its bound, or "". *loss: the step's, unfused. */
+sw_status sw__shadow(sw_trainer *t, sw_device *beside, const void *x, const void *y, int64_t n, double *loss, char *message,
+                     size_t size);
+
 /* ---- diagnose.c ---- */
 /* Runs the step's graph again on the present (not updated) variables, node by node, and says in `message` which value
- * was the first that is not finite. */
-sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, char *message, size_t size);
+ * was the first that is not finite: of the forward pass, or, with a scale, of the gradients of loss times scale. */
+sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, double scale, char *message, size_t size);
 
 #endif
