@@ -29,6 +29,24 @@ static sw_t build_max_pool_grad(sw_graph *g, const sw_t *in, const ops_case *c)
     return sw__node_add(g, SW_OP_MAX_POOL_GRAD, operands, 3, &c->attr, NULL);
 }
 
+/* hidden, state (the projection's size where there is one), which options */
+enum { REVERSE = 1, RELU_CELL = 2, PROJECT = 4, LENGTHS = 8 };
+#define RECURRENT(H, R, WHAT)                                                                                          \
+    .attr.recurrent = { ((WHAT) & REVERSE) != 0, ((WHAT) & RELU_CELL) != 0, ((WHAT) & PROJECT) != 0,                   \
+                        ((WHAT) & LENGTHS) != 0, H, R }
+
+/* All that a user sees of the op, so that its gradient is that op's own: h_n, c_n and y as one row. */
+static sw_t build_recurrent(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    uint32_t n = 0;
+    while (n < MAX_OPERANDS && c->in[n].fill) n++;
+    const sw_t y = sw__node_add(g, c->op, in, n, &c->attr, NULL);
+    const int states = c->op == SW_OP_LSTM ? 2 : 1;
+    sw_t all[3];
+    for (int k = 0; k <= states; k++) all[k] = sw_reshape(sw__output_of(y, k), 1, (int64_t[]){ -1 });
+    return sw_concat(all, states + 1, 0);
+}
+
 /* The mask without row 1 of every matrix, which may then attend to nothing. */
 static sw_t build_row_of_nothing(sw_graph *g, const sw_t *in, const ops_case *c)
 {
@@ -259,6 +277,89 @@ static const ops_case big_cases[] = {
       .bound = 1e-5 },
     { SW_OP_EMBEDDING_GRAD, "many", .in = { INDICES(11, 700), F32(NORMAL, 700, 5) }, ROWS(11), .bound = 1e-5,
       .flags = NO_SECOND },
+
+    /* recurrent: gates, weight, bias, h0, c0, projection, lengths */
+#define CELL(G, B, T, H, R) F32(NORMAL, B, T, G * H), F32(UNIT, G * H, R), F32(NORMAL, G * H), F32(NORMAL, B, R)
+    { SW_OP_LSTM, "", .in = { CELL(4, 3, 4, 5, 5), F32(NORMAL, 3, 5) }, .build = build_recurrent,
+      RECURRENT(5, 5, 0), .bound = 1e-5 },
+    { SW_OP_LSTM, "what is saved, too", .in = { CELL(4, 2, 3, 2, 2), F32(NORMAL, 2, 2) }, RECURRENT(2, 2, 0),
+      .bound = 1e-5 },
+    { SW_OP_LSTM, "reverse", .in = { CELL(4, 2, 3, 2, 2), F32(NORMAL, 2, 2) }, .build = build_recurrent,
+      RECURRENT(2, 2, REVERSE), .bound = 1e-5 },
+    { SW_OP_LSTM, "lengths", .in = { CELL(4, 6, 3, 2, 2), F32(NORMAL, 6, 2), INDICES(4, 6) }, .build = build_recurrent,
+      RECURRENT(2, 2, LENGTHS), .bound = 1e-5 },
+    { SW_OP_LSTM, "reverse, lengths, projection",
+      .in = { CELL(4, 6, 3, 5, 2), F32(NORMAL, 6, 5), F32(NORMAL, 2, 5), INDICES32(4, 6) }, .build = build_recurrent,
+      RECURRENT(5, 2, REVERSE | PROJECT | LENGTHS), .bound = 1e-5 },
+    { SW_OP_LSTM, "projection as large as the state", .in = { CELL(4, 1, 2, 3, 3), F32(NORMAL, 1, 3), F32(NORMAL, 3, 3) },
+      .build = build_recurrent, RECURRENT(3, 3, PROJECT), .bound = 1e-5 },
+    { SW_OP_LSTM, "size 1", .in = { CELL(4, 1, 1, 1, 1), F32(NORMAL, 1, 1) }, .build = build_recurrent,
+      RECURRENT(1, 1, 0), .bound = 1e-5 },
+    { SW_OP_LSTM, "no steps", .in = { CELL(4, 3, 0, 2, 2), F32(NORMAL, 3, 2) }, .build = build_recurrent,
+      RECURRENT(2, 2, 0) },
+    { SW_OP_LSTM, "no samples", .in = { CELL(4, 0, 3, 2, 2), F32(NORMAL, 0, 2) }, .build = build_recurrent,
+      RECURRENT(2, 2, 0) },
+    { SW_OP_LSTM, "wide", .in = { CELL(4, 19, 3, 37, 37), F32(NORMAL, 19, 37) }, .build = build_recurrent,
+      RECURRENT(37, 37, 0), .bound = 2e-5, .flags = NO_SECOND },
+    { SW_OP_LSTM, "wide, projection, lengths",
+      .in = { CELL(4, 17, 4, 33, 18), F32(NORMAL, 17, 33), F32(UNIT, 18, 33), INDICES(5, 17) },
+      .build = build_recurrent, RECURRENT(33, 18, PROJECT | LENGTHS), .bound = 3e-5, .flags = NO_SECOND },
+    { SW_OP_LSTM, "saturated", .in = { FIXED(HUGE_VALUES, 2, 3, 8), FIXED(UNIT, 8, 2), FIXED(NORMAL, 8),
+                                       FIXED(NORMAL, 2, 2), FIXED(NORMAL, 2, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_GRU, "", .in = { CELL(3, 3, 4, 5, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0), .bound = 1e-5 },
+    { SW_OP_GRU, "what is saved, too", .in = { CELL(3, 2, 3, 2, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_GRU, "reverse, lengths", .in = { CELL(3, 6, 3, 2, 2), INDICES(4, 6) }, .build = build_recurrent,
+      RECURRENT(2, 2, REVERSE | LENGTHS), .bound = 1e-5 },
+    { SW_OP_GRU, "no steps", .in = { CELL(3, 3, 0, 2, 2) }, .build = build_recurrent, RECURRENT(2, 2, 0) },
+    { SW_OP_GRU, "wide", .in = { CELL(3, 19, 3, 37, 37), INDICES(4, 19) }, .build = build_recurrent,
+      RECURRENT(37, 37, LENGTHS), .bound = 2e-5, .flags = NO_SECOND },
+#define CELL_OF(TYPE, G, B, T, H)                                                                                        \
+    OF(TYPE, NORMAL, B, T, G * H), OF(TYPE, UNIT, G * H, H), OF(TYPE, NORMAL, G * H), OF(TYPE, NORMAL, B, H)
+    { SW_OP_LSTM, "f64", .in = { CELL_OF(SW_F64, 4, 3, 3, 5), OF(SW_F64, NORMAL, 3, 5), INDICES(4, 3) },
+      .build = build_recurrent, RECURRENT(5, 5, LENGTHS), .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_GRU, "f64", .in = { CELL_OF(SW_F64, 3, 3, 3, 5) }, .build = build_recurrent, RECURRENT(5, 5, REVERSE),
+      .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_RNN, "f64", .in = { CELL_OF(SW_F64, 1, 3, 3, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0),
+      .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_LSTM, "bf16", .in = { CELL_OF(SW_BF16, 4, 3, 1, 5), OF(SW_BF16, NORMAL, 3, 5) }, .build = build_recurrent,
+      RECURRENT(5, 5, 0), .bound = 0x1p-6, .flags = NO_SECOND },
+    { SW_OP_RNN, "", .in = { CELL(1, 3, 4, 5, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0), .bound = 1e-5 },
+    { SW_OP_RNN, "relu", .in = { CELL(1, 3, 3, 2, 2) }, .build = build_recurrent, RECURRENT(2, 2, RELU_CELL),
+      .bound = 1e-5 },
+    { SW_OP_RNN, "reverse, lengths", .in = { CELL(1, 6, 3, 2, 2), INDICES(4, 6) }, .build = build_recurrent,
+      RECURRENT(2, 2, REVERSE | LENGTHS), .bound = 1e-5 },
+    { SW_OP_RNN, "wide", .in = { CELL(1, 19, 3, 37, 37), INDICES(4, 19) }, .build = build_recurrent,
+      RECURRENT(37, 37, LENGTHS), .bound = 2e-5, .flags = NO_SECOND },
+    { SW_OP_LSTM_GRAD, "", .in = { F32(NORMAL, 3, 2, 2), F32(NORMAL, 3, 2), F32(NORMAL, 3, 2), F32(UNIT, 3, 2, 10),
+      F32(NORMAL, 8, 2), F32(NORMAL, 3, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_LSTM_GRAD, "all options", .in = { F32(NORMAL, 4, 3, 2), F32(NORMAL, 4, 2), F32(NORMAL, 4, 3),
+      F32(UNIT, 4, 3, 15), F32(NORMAL, 12, 2), F32(NORMAL, 4, 3), F32(NORMAL, 2, 3), INDICES(4, 4) },
+      RECURRENT(3, 2, REVERSE | PROJECT | LENGTHS), .bound = 1e-5 },
+    { SW_OP_GRU_GRAD, "", .in = { F32(NORMAL, 3, 2, 2), F32(NORMAL, 3, 2), F32(UNIT, 3, 2, 8), F32(UNIT, 3, 2, 2),
+      F32(NORMAL, 6, 2), F32(NORMAL, 3, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_GRU_GRAD, "all options", .in = { F32(NORMAL, 5, 3, 2), F32(NORMAL, 5, 2), F32(UNIT, 5, 3, 8),
+      F32(UNIT, 5, 3, 2), F32(NORMAL, 6, 2), F32(NORMAL, 5, 2), INDICES(4, 5) }, RECURRENT(2, 2, REVERSE | LENGTHS),
+      .bound = 1e-5 },
+    { SW_OP_RNN_GRAD, "", .in = { F32(NORMAL, 3, 2, 2), F32(NORMAL, 3, 2), F32(UNIT, 3, 2, 2), F32(NORMAL, 2, 2) },
+      RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_RNN_GRAD, "relu, all options", .in = { F32(NORMAL, 5, 3, 2), F32(NORMAL, 5, 2), F32(UNIT, 5, 3, 2),
+      F32(NORMAL, 2, 2), INDICES(4, 5) }, RECURRENT(2, 2, REVERSE | LENGTHS | RELU_CELL), .bound = 1e-5 },
+
+    /* log-probabilities, targets, their lengths; the blank is the last class, which no target has */
+    { SW_OP_CTC_LOSS, "", .in = { F32(NORMAL, 3, 5, 4), INDICES(3, 3, 2), INDICES(6, 3), INDICES(3, 3) }, AXIS(3),
+      .bound = 1e-5 },
+    { SW_OP_CTC_LOSS, "loss only", .in = { F32(NORMAL, 5, 6, 3), INDICES(2, 5, 3), INDICES(7, 5), INDICES(4, 5) },
+      AXIS(2), .bound = 1e-5, .flags = FIRST_OUTPUT | NO_DIFFERENCES }, /* some alignments are impossible */
+    { SW_OP_CTC_LOSS, "i32, no labels", .in = { F32(NORMAL, 3, 2, 3), INDICES32(2, 3, 0), INDICES32(3, 3),
+      INDICES32(1, 3) }, AXIS(2), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_CTC_LOSS, "no steps", .in = { F32(NORMAL, 3, 0, 3), INDICES(2, 3, 1), INDICES(1, 3), INDICES(2, 3) },
+      AXIS(2), .flags = FIRST_OUTPUT | NO_DIFFERENCES },
+    { SW_OP_CTC_LOSS, "no samples", .in = { F32(NORMAL, 0, 4, 3), INDICES(2, 0, 1), INDICES(1, 0), INDICES(2, 0) },
+      AXIS(2) },
+    { SW_OP_CTC_LOSS, "f64", .in = { OF(SW_F64, NORMAL, 3, 5, 4), INDICES(3, 3, 2), INDICES(6, 3), INDICES(3, 3) }, AXIS(3),
+      .bound = 1e-6, .flags = FIRST_OUTPUT | NO_SECOND | NO_DIFFERENCES },
+    { SW_OP_CTC_LOSS, "long", .in = { F32(NORMAL, 3, 40, 7), INDICES(6, 3, 9), INDICES(41, 3), INDICES(10, 3) },
+      AXIS(6), .bound = 1e-5, .flags = NO_SECOND | FIRST_OUTPUT },
 
     /* attention: [B, T, H, D] */
     { SW_OP_ATTENTION, "", .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 7, 3, 4), F32(NORMAL, 2, 7, 3, 6) },

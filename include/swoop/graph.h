@@ -202,6 +202,13 @@ SW_API sw_t sw_stop_gradient(sw_t x);
 SW_API sw_t sw_assign(sw_t variable, sw_t value);
 /* Makes a value an output of every program compiled from this graph. Names are unique. */
 SW_API sw_t sw_output(sw_t x, const char *name);
+SW_API sw_t sw_graph_output(sw_graph *g, const char *name); /* the value of this name; invalid, and no error, if none */
+
+/* A new graph, the same as g but in mixed precision: products compute in `half` (SW_F16 or SW_BF16) and sum up in f32,
+ * what follows them is kept in `half`; statistics, losses and all that has no rule compute in f32, variables and outputs
+ * stay as they are: docs/precision.md. For the forward pass and its loss, before sw_grad; *out is freed by the caller and
+ * does not need g. Values of other types than f32 are not touched. SW_ERR_ARGUMENT after sw_optimizer_apply. */
+SW_API sw_status sw_graph_autocast(const sw_graph *g, sw_dtype half, sw_graph **out);
 
 /* ---- big ops: each with infer, grad, and lower into the primitives above --------------------------------------------- */
 
@@ -291,11 +298,36 @@ SW_API sw_t sw_mse(sw_t prediction, sw_t target); /* mean squared error: scalar 
 /* weight [V, D], index […] of i64 or i32 -> […, D]. */
 SW_API sw_t sw_embedding_op(sw_t weight, sw_t index);
 
-/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in memory:
- * sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a multiple of
- * G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to [B, H, Tq, Tk]: bool,
- * true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees keys 0 … i (as PyTorch's
- * is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a gradient costs the matrix. */
+/* One recurrent layer in one direction over all steps; layers with parameters are in nn.h. gates [B, T, G H] is the
+ * input's part, x weight_ih^T + bias_ih; G is 4 for lstm (i f g o), 3 for gru (r z n), 1 for rnn, rows of the weights in
+ * that order (PyTorch's). Results: y [B, T, H], *h_n [B, H] the last state, *c_n [B, H] the last cell (each may be NULL).
+ *   lstm: c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c) (Hochreiter & Schmidhuber 1997, Gers et al. 2000)
+ *   gru:  n = tanh(gates_n + sigmoid(r) (W_hn h + b_hn)), h = (1 - sigmoid(z)) n + sigmoid(z) h (Cho et al. 2014)
+ *   rnn:  h = tanh or relu of gates + W_hh h + b_hh (Elman 1990)
+ * reverse: from the last step to the first. lengths: sample b has lengths[b] steps (0 to T, else the run stops with an
+ * error): beyond them y is 0 and the state stays, and `reverse` begins at the sample's own last step. */
+typedef struct sw_recurrent_options {
+    sw_t gates, weight_hh;  /* [B, T, G H], [G H, H] */
+    sw_t bias_hh;           /* [G H] or SW_NONE */
+    sw_t h0, c0;            /* [B, H] or SW_NONE: zeros; c0: lstm only */
+    sw_t weight_hr;         /* lstm: [P, H] or SW_NONE; projects each h: y, h_n and h0 have P for H (Sak et al. 2014) */
+    sw_t lengths;           /* [B] of i64 or i32, or SW_NONE */
+    bool reverse;
+} sw_recurrent_options;
+SW_API sw_t sw_lstm_op(const sw_recurrent_options *o, sw_t *h_n, sw_t *c_n);
+SW_API sw_t sw_gru_op(const sw_recurrent_options *o, sw_t *h_n);
+SW_API sw_t sw_rnn_op(const sw_recurrent_options *o, bool relu, sw_t *h_n);
+/* -log of the probability that the classes of log_probs [N, T, C], blanks and repetitions taken out, are a sample's labels
+ * (Graves et al. 2006): [N], +inf where that cannot be. targets [N, S], of which target_lengths [N] count; input_lengths
+ * [N]. With reductions and options: sw_ctc_loss of nn.h. */
+SW_API sw_t sw_ctc_loss_op(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, int blank);
+
+/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in
+ * memory: sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a
+ * multiple of G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to
+ * [B, H, Tq, Tk]: bool, true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees
+ * keys 0 … i (as PyTorch's is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a
+ * gradient costs the matrix. */
 typedef struct sw_attention_options {
     sw_t v;
     bool causal;

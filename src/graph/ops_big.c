@@ -28,7 +28,7 @@ static sw_t matmul_batched(sw_t a, sw_t b)
         to_b[rank - i] = i <= 2 ? db : db == 1 ? da : db;
         if (to_a[rank - i] == to_b[rank - i] || i <= 2) continue;
         char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
-        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "batch axes do not broadcast: %s x %s",
+        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "batch axes do not broadcast: %s x %s: sizes must be equal or 1",
                             sw__value_text(a.graph, a.id, left), sw__value_text(a.graph, b.id, right));
     }
     const sw_t xs[2] = { sw__expand_to(a, rank, to_a), sw__expand_to(b, rank, to_b) };
@@ -46,13 +46,13 @@ sw_t sw_matmul(sw_t a, sw_t b)
 {
     const sw_t xs[2] = { a, b };
     sw_t invalid;
+    char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
     if (!sw__operands(SW_OP_MATMUL, xs, 2, &invalid)) return invalid;
     if (sw_rank(a) == 0 || sw_rank(b) == 0)
-        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "operand %d is a scalar: sw_mul multiplies by one",
-                            sw_rank(a) == 0 ? 1 : 2);
+        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "operand %d, %s, is a scalar: sw_mul multiplies by one",
+                            sw_rank(a) == 0 ? 1 : 2, sw__value_text(a.graph, sw_rank(a) == 0 ? a.id : b.id, left));
     const bool vector_a = sw_rank(a) == 1, vector_b = sw_rank(b) == 1;
     const int64_t k_a = sw_dim(a, -1), k_b = sw_dim(b, vector_b ? 0 : -2);
-    char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
     if (k_a != k_b) /* the shape rule would see it too, but after operands were reshaped and expanded */
         return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "inner sizes differ: %s x %s (%lld against %lld): "
                             "the last axis of the left side must equal the last but one of the right",

@@ -2,7 +2,7 @@
 #ifndef SW_NN_LAYERS_H
 #define SW_NN_LAYERS_H
 
-#include "graph/graph.h"
+#include "graph/build.h"
 #include "swoop/nn.h"
 
 #define SW__LAYER_NAME 256

@@ -20,10 +20,28 @@ static const struct model {
      SW__MAX_SIZES, {{32, 64}, 2}, sw__model_cnn},
     {{"resnet8", "channels of each stage", "residual network, one block a stage (He et al. 2016)"}, 4, SW__MAX_SIZES,
      {{16, 32, 64}, 3}, sw__model_resnet8},
-    {{"resnet18", "channels of each stage", "residual network, two blocks a stage, CIFAR stem (He et al. 2016)"}, 4,
-     SW__MAX_SIZES, {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"resnet18", "channels of each stage", "residual network, two blocks a stage (He et al. 2016)"}, 4, SW__MAX_SIZES,
+     {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"resnet34", "channels of each stage", "residual network, 3, 4, 6, 3 blocks (He et al. 2016)"}, 4, 4,
+     {{64, 128, 256, 512}, 4}, sw__model_resnet34},
+    {{"resnet50", "inner channels of each stage", "residual network, 3, 4, 6, 3 bottlenecks, results four times as wide "
+      "(He et al. 2016)"}, 4, 4, {{64, 128, 256, 512}, 4}, sw__model_resnet50},
+    {{"vgg11", "channels of five stages, hidden size", "3x3 convolutions with batch norm, two hidden layers (Simonyan & "
+      "Zisserman 2015)"}, 4, 6, {{64, 128, 256, 512, 512, 4096}, 6}, sw__model_vgg11},
+    {{"mobilenet_v2", "width in percent", "inverted residuals with depthwise convolutions (Sandler et al. 2018)"}, 4, 1,
+     {{100}, 1}, sw__model_mobilenet_v2},
+    {{"crnn", "channels of the first convolution, hidden size", "convolutions, then two LSTM layers over the columns: logits at "
+      "each (Shi et al. 2015)"}, 4, 2, {{64, 256}, 2}, sw__model_crnn},
+    {{"autoencoder", "hidden sizes down to the code", "linear layers with ReLU to a code and back; gives its input again"}, 0,
+     SW__MAX_SIZES / 2, {{128, 32}, 2}, sw__model_autoencoder},
+    {{"tcn", "channels of each level", "dilated causal convolutions over [N, C, L] (Bai et al. 2018)"}, 0, SW__MAX_SIZES,
+     {{25, 25, 25, 25, 25, 25, 25, 25}, 8}, sw__model_tcn},
     {{"unet", "base width, groups of its norms", "U-Net with two stages and group norm: an output for each pixel "
       "(Ronneberger et al. 2015)"}, 4, 2, {{16, 4}, 2}, sw__model_unet},
+    {{"lstm", "embedding (of tokens), hidden size", "two LSTM layers: the next token at each step, or a class of a sequence "
+      "(Hochreiter & Schmidhuber 1997)"}, 0, 2, {{128, 256}, 2}, sw__model_lstm},
+    {{"gru", "embedding (of tokens), hidden size", "the same with GRU layers (Cho et al. 2014)"}, 0, 2, {{128, 256}, 2},
+     sw__model_gru},
     {{"gpt", "layers x heads x width, or nano, micro, mini, 124m, 350m, 774m",
       "decoder of tokens [N, T] with tied embeddings (Radford et al. 2019), without biases; outputs: tokens"}, 2, 3,
      {{4, 4, 128}, 3}, sw__model_gpt},
@@ -108,17 +126,17 @@ static sw_t bad_sizes(sw_graph *g, const struct model *m, const char *spec)
     if (m->max_sizes > 0 && m->max_sizes < SW__MAX_SIZES)
         return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s: up to %d positive numbers", spec,
                                m->info.arguments, m->max_sizes);
-    return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s", spec,
-                           m->max_sizes ? "1 to 16 positive numbers, like 64,128" : "no arguments for this model");
+    return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s%s", spec,
+                           m->max_sizes ? "1 to 16 positive numbers, like 64,128: " : "no arguments for this model",
+                           m->info.arguments);
 }
 
 static sw_t bad_input(const struct model *m, sw_t x)
 {
-    if (m->input_rank == 4)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes images [N, C, H, W], but the data has %d axes with "
-                               "the batch", m->info.name, sw_rank(x));
-    return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes tokens [N, T] of i64 or i32, but the data has %d axes with the "
-                           "batch and type %s", m->info.name, sw_rank(x), sw_dtype_name(sw_type(x)));
+    char text[SW__TEXT_BYTES];
+    return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes %s, but x is %s", m->info.name,
+                           m->input_rank == 4 ? "images [N, C, H, W]" : "tokens [N, T] of i64 or i32",
+                           sw__value_text(x.graph, x.id, text));
 }
 
 sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs)
@@ -134,7 +152,7 @@ sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs)
     const bool tokens = sw_type(x) == SW_I64 || sw_type(x) == SW_I32;
     if (m->input_rank && (sw_rank(x) != m->input_rank || (m->input_rank == 2 && !tokens))) return bad_input(m, x);
     if (outputs < 1)
-        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': %lld outputs", spec, (long long)outputs);
+        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': %lld outputs: 1 or more", spec, (long long)outputs);
     // cppcheck-suppress returnDanglingLifetime ; sw_t is a value: it keeps no pointer to the sizes
     return m->build(x, &s, outputs);
 }

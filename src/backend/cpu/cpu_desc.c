@@ -38,6 +38,12 @@ sw__desc sw__cpu_channels_last(sw_dtype t, int rank, const int64_t *dim)
     return d;
 }
 
+bool sw__cpu_dense_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
+{
+    (void)cpu;
+    return sw__desc_row_major(&d->in[i]);
+}
+
 bool sw__cpu_same_strides(const sw__desc *a, const sw__desc *b)
 {
     for (int i = 0; i < a->rank; i++)
@@ -225,4 +231,12 @@ void sw__cpu_relu(sw__simd level, float *y, const sw__desc *d, int threads)
         else
             for (int64_t i = 0; i < n; i++) y[at + i * step] = y[at + i * step] < 0 ? 0 : y[at + i * step];
     }
+}
+
+/* In the bits: what has the sign and is no NaN becomes 0. */
+void sw__cpu_relu_bf16(uint16_t *y, const sw__desc *d, int threads)
+{
+    const int64_t n = sw__desc_elements(d);
+#pragma omp parallel for simd num_threads(threads) schedule(static) if (n > 20000)
+    for (int64_t i = 0; i < n; i++) y[i] = y[i] >= 0x8000u && y[i] <= 0xFF80u ? 0 : y[i];
 }

@@ -73,6 +73,11 @@ void sw__ask_i64(sw__ask *a, int n, const int64_t *values)
     for (int i = 0; i < n; i++) put_arg(a, (sw__gpu_arg){.kind = SW_GPU_I64, .i = values[i]});
 }
 
+void sw__ask_errors(sw__ask *a)
+{
+    put_arg(a, (sw__gpu_arg){.kind = SW_GPU_ERRORS});
+}
+
 sw_status sw__ask_launch(sw__ask *a, int64_t groups_x, int64_t groups_y, int64_t groups_z, int items)
 {
     sw__gpu_kernel *k = NULL;
