@@ -322,11 +322,12 @@ SW_API sw_t sw_rnn_op(const sw_recurrent_options *o, bool relu, sw_t *h_n);
  * [N]. With reductions and options: sw_ctc_loss of nn.h. */
 SW_API sw_t sw_ctc_loss_op(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, int blank);
 
-/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in memory:
- * sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a multiple of
- * G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to [B, H, Tq, Tk]: bool,
- * true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees keys 0 … i (as PyTorch's
- * is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a gradient costs the matrix. */
+/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in
+ * memory: sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a
+ * multiple of G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to
+ * [B, H, Tq, Tk]: bool, true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees
+ * keys 0 … i (as PyTorch's is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a
+ * gradient costs the matrix. */
 typedef struct sw_attention_options {
     sw_t v;
     bool causal;
