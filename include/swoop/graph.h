@@ -322,11 +322,12 @@ SW_API sw_t sw_rnn_op(const sw_recurrent_options *o, bool relu, sw_t *h_n);
  * [N]. With reductions and options: sw_ctc_loss of nn.h. */
 SW_API sw_t sw_ctc_loss_op(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, int blank);
 
-/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in memory:
- * sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a multiple of
- * G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to [B, H, Tq, Tk]: bool,
- * true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees keys 0 … i (as PyTorch's
- * is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a gradient costs the matrix. */
+/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in
+ * memory: sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a
+ * multiple of G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to
+ * [B, H, Tq, Tk]: bool, true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees
+ * keys 0 … i (as PyTorch's is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a
+ * gradient costs the matrix. */
 typedef struct sw_attention_options {
     sw_t v;
     bool causal;
@@ -417,7 +418,7 @@ SW_API sw_t sw_log_mel(sw_t x, sw_stft_options stft, sw_mel_options o);
 /* ---- gradients -------------------------------------------------------------------------------------------------------- */
 
 /* Appends to the graph the gradient of the scalar `loss` with respect to each of wrt[0..n). out[i] has wrt[i]'s shape; a
- * value that loss does not depend on gets zeros. Gradients of gradients work. */
+ * value that loss does not depend on gets zeros. Gradients of gradients work. A sw_const has none and is refused. */
 SW_API sw_status sw_grad(sw_t loss, const sw_t *wrt, int n, sw_t *out);
 /* The same with the gradient of `loss` (any shape) given. */
 SW_API sw_status sw_grad_from(sw_t loss, sw_t seed, const sw_t *wrt, int n, sw_t *out);

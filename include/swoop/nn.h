@@ -92,19 +92,19 @@ typedef struct sw_embedding_options {
 SW_API sw_t sw_embedding_with(sw_t index, sw_embedding_options o);
 #define sw_embedding(x, ...) sw_embedding_with((x), (sw_embedding_options){__VA_ARGS__, .sw_end = 0})
 
-/* ---- layers: attention. All take and give [N, T, features] ------------------------------------------------------------- */
+/* ---- layers: attention. All take and give [N, T, features] ------------------------------------------------------ */
 
 typedef struct sw_multihead_attention_options {
     int64_t heads;     /* divides the features */
     const char *name;
     bool causal;
-    sw_t mask;         /* as sw_attention's (true: may attend, which PyTorch's layer has the other way round), or SW_NONE */
+    sw_t mask;         /* as sw_attention's (true: may attend; PyTorch's layer has it the other way round) or SW_NONE */
     sw_t key, value;   /* [N, T', features] to attend to; SW_NONE: x; one of the two alone is both */
     bool no_bias;
     int sw_end;
 } sw_multihead_attention_options;
-/* torch.nn.MultiheadAttention(batch_first=True): in_proj_weight [3 D, D], in_proj_bias, out_proj.weight [D, D], out_proj.bias.
- * There is no dropout of attention weights: sw_dropout the result. */
+/* torch.nn.MultiheadAttention(batch_first=True): in_proj_weight [3 D, D], in_proj_bias, out_proj.weight [D, D],
+ * out_proj.bias. There is no dropout of attention weights: sw_dropout the result. */
 SW_API sw_t sw_multihead_attention_with(sw_t x, sw_multihead_attention_options o);
 #define sw_multihead_attention(x, ...) \
     sw_multihead_attention_with((x), (sw_multihead_attention_options){__VA_ARGS__, .sw_end = 0})
@@ -114,14 +114,14 @@ typedef struct sw_rope_options {
     double base;    /* 0: 10000 */
     int sw_end;
 } sw_rope_options;
-/* Rotary positions (Su et al. 2021) for x [.., T, D], D even, such as q and k [B, H, T, D]. Feature i pairs with i + D/2 (as
- * in GPT-NeoX and Llama, not neighbours): (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position base^(-2i/D).
+/* Rotary positions (Su et al. 2021) for x [.., T, D], D even, such as q and k [B, H, T, D]. Feature i pairs with i + D/2
+ * (as in GPT-NeoX and Llama, not neighbours): (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position base^(-2i/D).
  * sw_rope(x, .offset = 0) */
 SW_API sw_t sw_rope_with(sw_t x, sw_rope_options o);
 #define sw_rope(x, ...) sw_rope_with((x), (sw_rope_options){__VA_ARGS__, .sw_end = 0})
 
-/* x [.., T, D] plus sin(p 10000^(-2i/D)) in feature 2i and cos of it in 2i + 1, p = offset, offset + 1, …; D even (Vaswani et
- * al. 2017). */
+/* x [.., T, D] plus sin(p 10000^(-2i/D)) in feature 2i and cos of it in 2i + 1, p = offset, offset + 1, …; D even
+ * (Vaswani et al. 2017). */
 SW_API sw_t sw_sinusoidal_positions(sw_t x, int64_t offset);
 
 typedef struct sw_position_embedding_options {
@@ -140,7 +140,7 @@ typedef struct sw_encoder_layer_options {
     const char *name;
     int64_t feedforward; /* width inside; 0: four times the features */
     double dropout;      /* of what is added to the stream and inside the feed-forward; attention weights: none */
-    bool norm_first;     /* layer norms before attention and feed-forward; otherwise behind the sums (Vaswani et al. 2017) */
+    bool norm_first;     /* norms before attention and feed-forward; otherwise behind the sums (Vaswani et al. 2017) */
     bool gelu;           /* otherwise relu */
     bool causal;
     sw_t mask;           /* as sw_attention's, or SW_NONE */
@@ -203,7 +203,8 @@ typedef struct sw_instance_norm_options {
     double eps;      /* 0: 1e-5 */
     double momentum; /* of the running statistics: 0: 0.1 */
     bool affine;     /* parameters weight, bias [C]; PyTorch's default: none */
-    bool track_running_stats; /* running_mean, running_var, num_batches_tracked, as batch norm's: used outside training */
+    bool track_running_stats; /* running_mean, running_var (and num_batches_tracked, never counted), used outside
+                                 training as batch norm's */
     int sw_end;
 } sw_instance_norm_options;
 /* x [N, C, spatial…] with more than one spatial element in training. */
@@ -318,7 +319,9 @@ typedef sw_t (*sw_model_fn)(sw_t x);
 typedef sw_t (*sw_loss_fn)(sw_t output, sw_t target);
 
 /* "mlp", "mlp:256,128", "lenet", "cnn:32,64", "resnet18", "gpt:4x4x128", "gpt:124m" …: builds the named model on x. outputs: number
- * of classes (or regression targets; gpt: of tokens). An unknown name or bad arguments are a sticky error with the names that exist. */
+ * of classes (or regression targets; gpt: of tokens). An unknown name or bad arguments are a sticky error with the names that exist.
+ * resnet18, 34, 50, vgg11 and mobilenet_v2 are torchvision's (vgg11: its vgg11_bn) on images of 64 pixels or more each way;
+ * on smaller ones they begin without strides: docs/decisions/091. */
 SW_API sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs);
 /* Names, arguments and one line about each model; entry NULL ends the list. */
 typedef struct sw_model_info { const char *name, *arguments, *about; } sw_model_info;

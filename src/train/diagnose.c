@@ -46,7 +46,7 @@ static int64_t first_bad(const float *v, int64_t n, bool infinite)
     return -1;
 }
 
-/* The name of a gradient, which has none of its own, is that of the nearest layer among what it is computed from. */
+/* The nearest name among a value and what it is computed from. */
 static const char *nearest_name(const sw_graph *g, uint32_t id, int depth)
 {
     const sw__node *const n = &g->nodes[id];
@@ -58,12 +58,30 @@ static const char *nearest_name(const sw_graph *g, uint32_t id, int depth)
     return "";
 }
 
+/* A gradient has no name of its own: it goes by that of what the next product or function takes beside it, which is a layer's
+ * weight or what the layer kept; if that has none, by what it is computed from. */
+static const char *name_of_gradient(const sw_graph *g, uint32_t id)
+{
+    uint32_t at = id;
+    for (uint32_t i = id + 1; i < g->n_nodes; i++) {
+        const sw__node *const n = &g->nodes[i];
+        bool uses = false;
+        for (uint32_t k = 0; k < n->n_in; k++) uses |= n->in[k] == at;
+        for (uint32_t k = 0; uses && k < n->n_in; k++) {
+            const char *const found = n->in[k] != at ? nearest_name(g, n->in[k], 3) : "";
+            if (*found) return found;
+        }
+        if (uses) at = i;
+    }
+    return nearest_name(g, id, 4);
+}
+
 /* What the gradient of an op is called. */
 static void tell_gradient(const sw_graph *g, uint32_t id, int64_t at, float value, char *message, size_t size)
 {
     const sw__node *const n = &g->nodes[id];
     char shape[128];
-    const char *const name = nearest_name(g, id, 4);
+    const char *const name = name_of_gradient(g, id);
     snprintf(message, size, "the first that is %s is %s%s%s%s %s, element %lld", isnan(value) ? "NaN" : "infinite",
              sw__op_table[n->op].name, *name ? " of the gradient at '" : " of the gradient", name, *name ? "'" : "",
              sw__shape_text(n, shape, sizeof shape), (long long)at);
