@@ -209,8 +209,8 @@ static void put_peak(const column *d)
     cli_text a;
     if (d->status != SW_OK) return;
     if (p->again.launches > 0)
-        printf("%s: %d launches recomputed, %d of them products: %.1f %% more operations, some %.0f %% more time; without, %s\n",
-               d->id, p->again.launches, p->again.products, 100 * p->again.flops / (p->flops - p->again.flops),
+        printf("%s: %d launches recomputed, %d of them products: %.1f %% more operations, some %.0f %% more time; without, "
+               "%s\n", d->id, p->again.launches, p->again.products, 100 * p->again.flops / (p->flops - p->again.flops),
                100 * p->again.slower, cli_bytes(a, (double)p->again.without));
     if (d->p.micro_batch < d->p.batch)
         printf("%s: in micro-batches of %lld; batch norm sees those\n", d->id, (long long)d->p.micro_batch);

@@ -15,7 +15,7 @@ static void must(sw_status st)
     if (st != SW_OK) fail_msg("%s", sw_error());
 }
 
-/* ---- data and trainers ----------------------------------------------------------------------------------------------- */
+/* ---- data and trainers ----------------------------------------------------------------------------------------- */
 
 #define CLASSES 4
 
@@ -98,14 +98,15 @@ static double distance(const run *a, const run *b)
     return most;
 }
 
-/* ---- micro-batches ---------------------------------------------------------------------------------------------------- */
+/* ---- micro-batches ---------------------------------------------------------------------------------------------- */
 
 static void test_parts(void **state)
 {
     (void)state;
     sw_dataset *const data = images(10, 3, 8);
     sw_trainer_options o = {.model = plain, .batch = 10, .seed = 3,
-                            .optimizer = {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .clip_norm = 0.7, .weight_decay = 1e-3}};
+                            .optimizer = {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .clip_norm = 0.7,
+                                          .weight_decay = 1e-3}};
     run whole = steps("ref", &o, data, 10, 6);
     const char *const devices[] = {"ref", "cpu", "opencl:0"};
     const int64_t parts[] = {1, 4, 10}; /* of 10: 3, 3, 3, 1 */
@@ -134,7 +135,8 @@ static void test_not_finite(void **state)
     int64_t y[10];
     double loss;
     sw_dataset *const data = images(10, 3, 8);
-    const sw_trainer_options o = {.model = plain, .batch = 10, .seed = 3, .optimizer = sw_adamw(.lr = 1e-2), .grad_accum = 4};
+    const sw_trainer_options o = {.model = plain, .batch = 10, .seed = 3, .optimizer = sw_adamw(.lr = 1e-2),
+                                  .grad_accum = 4};
     sw_device *d = NULL;
     sw_trainer *t = NULL;
     must(sw_device_open("cpu", NULL, &d));
@@ -163,7 +165,7 @@ static void test_not_finite(void **state)
     sw_dataset_close(data);
 }
 
-/* ---- budgets ----------------------------------------------------------------------------------------------------------- */
+/* ---- budgets ----------------------------------------------------------------------------------------------------- */
 
 static void test_budget(void **state)
 {
@@ -210,9 +212,10 @@ static void test_nothing_fits(void **state)
     sw_dataset_close(data);
 }
 
-/* ---- a device without room ------------------------------------------------------------------------------------------------ */
+/* ---- a device without room ------------------------------------------------------------------------------------------ */
 
-static sw_status fit(const sw_dataset *data, bool shrink, uint64_t memory, uint64_t budget, sw_fit_result *result, int *again)
+static sw_status fit(const sw_dataset *data, bool shrink, uint64_t memory, uint64_t budget, sw_fit_result *result,
+                     int *again)
 {
     char text[32];
     sw_device *d = NULL;
@@ -238,8 +241,8 @@ static uint64_t whole_total(const sw_dataset *data)
     sw_device *d = NULL;
     sw_trainer *t = NULL;
     must(sw_device_open("null", NULL, &d));
-    must(sw_trainer_new(d, &(sw_trainer_options){.model_name = "resnet8:8,8,8,8", .batch = 32, .optimizer = sw_adamw(.lr = 1e-3)},
-                        &t));
+    must(sw_trainer_new(d, &(sw_trainer_options){.model_name = "resnet8:8,8,8,8", .batch = 32,
+                                                 .optimizer = sw_adamw(.lr = 1e-3)}, &t));
     must(sw_trainer_prepare(t, data));
     const uint64_t total = sw_trainer_plan(t)->total;
     sw_trainer_free(t);
@@ -270,8 +273,8 @@ static void test_all_programs(void **state)
     snprintf(text, sizeof text, "%llu", (unsigned long long)(total / 100 * 98));
     setenv("SWOOP_NULL_MEMORY", text, 1);
     must(sw_device_open("null", NULL, &d));
-    must(sw_trainer_new(d, &(sw_trainer_options){.model_name = "resnet8:8,8,8,8", .batch = 32, .optimizer = sw_adamw(.lr = 1e-3)},
-                        &t));
+    must(sw_trainer_new(d, &(sw_trainer_options){.model_name = "resnet8:8,8,8,8", .batch = 32,
+                                                 .optimizer = sw_adamw(.lr = 1e-3)}, &t));
     assert_int_equal(sw_trainer_prepare(t, data), SW_ERR_MEMORY);
     unsetenv("SWOOP_NULL_MEMORY");
     sw_trainer_free(t);

@@ -5,7 +5,7 @@
 #include "train/trainer.h"
 #include <stdio.h>
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------------ */
+/* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
 /* Beside a step's own inputs there are those of the last batch of an epoch, and of evaluation, whose batches are no larger:
  * arenas are shared, inputs are not. */
@@ -51,7 +51,7 @@ static sw_status plan_mode(sw_trainer *t, sw_device *d, sw__mode mode, int64_t n
     sw_graph *g = NULL;
     sw_params layout = {0};
     uint64_t all = 0;
-    SW_TRY(variable_bytes(t, d, n, &all));
+    if (mode != SW__TRAIN || t->o.memory > 0) SW_TRY(variable_bytes(t, d, n, &all));
     SW_TRY(sw__trainer_graph(t, mode, n, &g));
     sw_status st = sw__params_layout(g, d->traits, &layout);
     const uint64_t extra = all - SW_MIN(all, variables(&layout)), allowed = sw__memory_for(t, g);
@@ -74,7 +74,7 @@ static sw_status plan_step(sw_trainer *t, sw_device *d, int64_t n, sw_plan *out)
     return plan_mode(t, d, SW__UPDATE, 1, NULL, NULL, &update);
 }
 
-/* ---- how a batch of n samples is done ----------------------------------------------------------------------------------- */
+/* ---- how a batch of n samples is done ----------------------------------------------------------------------------- */
 
 static sw_status too_little(const sw_trainer *t, int64_t n, const sw_plan *p)
 {
@@ -84,10 +84,10 @@ static sw_status too_little(const sw_trainer *t, int64_t n, const sw_plan *p)
         snprintf(largest + at, sizeof largest - at, "%s%s of %.60s %llu", i ? ", " : "", p->peak.largest[i].kind,
                  p->peak.largest[i].name, (unsigned long long)p->peak.largest[i].bytes);
     }
-    return sw__fail(SW_ERR_MEMORY, "memory is %llu bytes, but a step on a batch of %lld needs %llu at least, in micro-batches of "
-                    "%lld with all recomputed that helps: parameters %llu, statistics %llu, optimizer state %llu, inputs and "
-                    "constants %llu (three more of them for other programs), activations %llu, gradients %llu, workspace %llu; "
-                    "the largest: %s", (unsigned long long)t->o.memory, (long long)n,
+    return sw__fail(SW_ERR_MEMORY, "memory is %llu bytes, but a step on a batch of %lld needs %llu at least, in "
+                    "micro-batches of %lld with all recomputed that helps: parameters %llu, statistics %llu, optimizer "
+                    "state %llu, inputs and constants %llu (three more of them for other programs), activations %llu, "
+                    "gradients %llu, workspace %llu; the largest: %s", (unsigned long long)t->o.memory, (long long)n,
                     (unsigned long long)(p->total + 3 * p->inputs), (long long)SW_MAX(t->micro.n, (int64_t)1),
                     (unsigned long long)p->params, (unsigned long long)p->buffers, (unsigned long long)p->state,
                     (unsigned long long)(p->inputs + p->constants), (unsigned long long)p->peak.activations,
@@ -140,7 +140,7 @@ sw_status sw__memory_plan(sw_trainer *t, sw_device *d, int64_t n, sw_plan_launch
     return plan_mode(t, d, SW__ACCUM, SW_MIN(t->micro.n, n), each, context, out);
 }
 
-/* ---- out of memory all the same ------------------------------------------------------------------------------------------ */
+/* ---- out of memory all the same ------------------------------------------------------------------------------------ */
 
 #define MOST_SHRINKS 24
 
@@ -214,8 +214,8 @@ sw_status sw__memory_shrink(sw_trainer *t)
         return sw__fail(st, "%s; and with less: %s", why, then);
     }
     const sw_plan *p = sw_program_plan(t->programs[0].program);
-    sw__log(SW_LOG_WARN, "out of memory (%s): the step is planned anew within %llu bytes: %d launches recomputed, micro-batches of "
-            "%lld", why, (unsigned long long)t->o.memory, p->again.launches,
+    sw__log(SW_LOG_WARN, "out of memory (%s): the step is planned anew within %llu bytes: %d launches recomputed, "
+            "micro-batches of %lld", why, (unsigned long long)t->o.memory, p->again.launches,
             (long long)(t->micro.n > 0 ? t->micro.n : t->batch_of_plan));
     return SW_OK;
 }

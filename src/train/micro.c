@@ -16,7 +16,7 @@ bool sw__micro_is_state(const char *name)
     return dot && strcmp(dot + 1, SW__ACCUMULATED) == 0;
 }
 
-/* ---- recording ------------------------------------------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------------------------- */
 
 static sw_t scalar_state(sw_graph *g, const char *name)
 {
@@ -51,7 +51,7 @@ sw_status sw__micro_update(const sw_trainer *t, sw_graph *g)
     return sw__average_record(t, g, loss);
 }
 
-/* ---- a step ---------------------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------------------------- */
 
 static sw_status set(sw_program *p, const char *input, double value)
 {
@@ -72,7 +72,8 @@ static sw_status add_gradients(sw_trainer *t, int64_t from, int64_t m, int64_t n
     const size_t x = (size_t)elements(t->x_shape, t->x_rank) * sw_dtype_size(t->x_dtype);
     const size_t y = (size_t)elements(t->y_shape, t->y_rank) * sw_dtype_size(t->y_dtype);
     SW_TRY(sw__trainer_program(t, SW__ACCUM, m, &p));
-    SW_TRY(sw__trainer_set_batch(p, t, (const char *)t->micro.x + (size_t)from * x, (const char *)t->micro.y + (size_t)from * y));
+    const char *const first_x = t->micro.x, *const first_y = t->micro.y;
+    SW_TRY(sw__trainer_set_batch(p, t, first_x + (size_t)from * x, first_y + (size_t)from * y));
     SW_TRY(set(p->program, INPUT_SCALE, (double)m / (double)n));
     SW_TRY(set(p->program, INPUT_FIRST, from == 0));
     return sw_program_run(p->program);
@@ -87,7 +88,8 @@ void sw__micro_send(sw_trainer *t, const void *x, const void *y)
 sw_status sw__micro_launch(sw_trainer *t, int64_t n)
 {
     sw__batch_program *p = NULL;
-    for (int64_t from = 0; from < n; from += t->micro.n) SW_TRY(add_gradients(t, from, SW_MIN(t->micro.n, n - from), n));
+    for (int64_t from = 0; from < n; from += t->micro.n)
+        SW_TRY(add_gradients(t, from, SW_MIN(t->micro.n, n - from), n));
     SW_TRY(sw__trainer_program(t, SW__UPDATE, 1, &p));
     SW_TRY(sw__trainer_set_scalars(t, p));
     return sw_program_run(p->program);

@@ -230,8 +230,8 @@ static void note_memory(const run *r)
     if (m.memory == 0 && m.parts == 1) return;
     char again[240] = "nothing recomputed", parts[200] = "";
     if (a->launches > 0)
-        snprintf(again, sizeof again, "%d of %d launches recomputed (%d products; %.1f %% more operations, some %.0f %% more time; "
-                 "without %.1f MiB)", a->launches, m.plan.launches, a->products,
+        snprintf(again, sizeof again, "%d of %d launches recomputed (%d products; %.1f %% more operations, some %.0f %% "
+                 "more time; without %.1f MiB)", a->launches, m.plan.launches, a->products,
                  100 * a->flops / (m.plan.flops - a->flops), 100 * a->slower, (double)a->without / 1048576);
     if (m.parts > 1)
         snprintf(parts, sizeof parts, "; %lld micro-batches of %lld, whose gradients add up to the batch's (batch norm sees "

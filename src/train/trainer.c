@@ -173,7 +173,8 @@ static sw_status record_learning(const sw_trainer *t, sw_graph *g, sw__mode mode
     if (!learns(mode)) return SW_OK;
     const sw_t loss = sw_graph_output(g, "loss");
     if (mode != SW__TRAIN)
-        return sw__micro_record(t, g, mode, loss, t->target == SW_TARGET_CLASS ? sw_graph_output(g, "correct") : SW_NONE);
+        return sw__micro_record(t, g, mode, loss,
+                                t->target == SW_TARGET_CLASS ? sw_graph_output(g, "correct") : SW_NONE);
     SW_TRY(sw__trainer_learn(t, loss, &(sw__accumulate){.part = SW__PART_WHOLE}));
     return sw__average_record(t, g, loss);
 }
@@ -274,11 +275,13 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     sw_status st = SW_OK;
     if (!t->params) st = make_params(t, mode, n);
     *p = (sw__batch_program){.mode = mode, .n = n, .averaged = reads_average(t, mode), .frozen = is_frozen(t, mode)};
-    const sw_compile_options o = {.params = t->params, .profile = t->o.profile && (mode == SW__TRAIN || mode == SW__ACCUM),
+    const bool timed = t->o.profile && (mode == SW__TRAIN || mode == SW__ACCUM);
+    const sw_compile_options o = {.params = t->params, .profile = timed,
                                   .build_later = true, .memory = sw__memory_for(t, g), .shares = another(t)};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
     sw_graph_free(g);
-    if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full && !t->o.shrink) return sw__trainer_no_room(t, n);
+    if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full && !t->o.shrink)
+        return sw__trainer_no_room(t, n);
     SW_TRY(st);
     sw__trainer_places(t, p);
     return SW_OK;
