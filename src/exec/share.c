@@ -9,7 +9,7 @@ static sw_status enlarge(sw_program *p)
     const sw__backend *b = p->device->backend;
     if (s->bytes >= p->plan.arena) return SW_OK;
     if (s->buffer) {
-        (void)b->sync(p->device->dev); /* what it has to tell is told again when results are read */
+        SW_TRY(b->sync(p->device->dev));
         b->release(p->device->dev, s->buffer);
     }
     s->buffer = NULL;
