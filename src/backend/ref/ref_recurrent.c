@@ -310,7 +310,7 @@ sw_status sw__ref_ctc_loss(const sw__ref_call *c)
 {
     const int64_t *const dim = c->d->in[0].dim, S = c->d->in[1].dim[1];
     int64_t *const label = c->work;
-    ctc s = { .classes = dim[2], .label = label, .alpha = (double *)(label + 2 * S + 1) };
+    ctc s = { .classes = dim[2], .label = label, .alpha = (double *)(void *)(label + 2 * S + 1) };
     double *const slope = c->out[1];
     s.beta = s.alpha + dim[1] * (2 * S + 1);
     memset(slope, 0, (size_t)sw__ref_count(&c->d->out[1]) * sizeof *slope);
