@@ -16,12 +16,14 @@ typedef struct network {
     int rank;
     int64_t shape[3];
     sw_optimizer optimizer;
+    int64_t tokens; /* so many kinds of tokens come in, and one goes out at each place; 0: numbers in, classes out */
 } network;
 
 static const network networks[] = {
-    {"mlp", "mlp:512,512", 64, 1, {784}, {.kind = SW_SGD, .lr = 0.01, .momentum = 0.9}},
-    {"lenet", "lenet", 64, 3, {1, 28, 28}, {.kind = SW_ADAM, .lr = 1e-3}},
-    {"resnet18", "resnet18", 32, 3, {3, 32, 32}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}},
+    {"mlp", "mlp:512,512", 64, 1, {784}, {.kind = SW_SGD, .lr = 0.01, .momentum = 0.9}, 0},
+    {"lenet", "lenet", 64, 3, {1, 28, 28}, {.kind = SW_ADAM, .lr = 1e-3}, 0},
+    {"resnet18", "resnet18", 32, 3, {3, 32, 32}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0},
+    {"lstm", "lstm:128,256", 32, 1, {64}, {.kind = SW_ADAM, .lr = 2e-3}, 65},
 };
 
 static void check(sw_status st)
@@ -90,8 +92,11 @@ static sw_graph *record(const bench *b)
     for (int i = 0; i < b->net->rank; i++) shape[i + 1] = b->net->shape[i];
     sw_graph *g = NULL;
     check(sw_graph_new(&g));
-    const sw_t x = sw_input(g, "x", SW_F32, b->net->rank + 1, shape), y = sw_input(g, "y", SW_I64, 1, &b->batch);
-    const sw_t loss = sw_output(sw_cross_entropy(sw_model_build(b->net->model, x, 10), y), "loss");
+    const bool tokens = b->net->tokens > 0;
+    const sw_t x = sw_input(g, "x", tokens ? SW_I64 : SW_F32, b->net->rank + 1, shape);
+    const sw_t y = sw_input(g, "y", SW_I64, tokens ? b->net->rank + 1 : 1, shape);
+    const sw_t out = sw_model_build(b->net->model, x, tokens ? b->net->tokens : 10);
+    const sw_t loss = sw_output(sw_cross_entropy(out, y), "loss");
     check(sw_optimizer_apply(&b->net->optimizer, loss, NULL, 0));
     return g;
 }
@@ -101,6 +106,11 @@ static int64_t x_elements(const bench *b)
     int64_t n = b->batch;
     for (int i = 0; i < b->net->rank; i++) n *= b->net->shape[i];
     return n;
+}
+
+static int64_t y_elements(const bench *b)
+{
+    return b->net->tokens > 0 ? x_elements(b) : b->batch;
 }
 
 static void load(const bench *b)
@@ -121,13 +131,29 @@ static void load(const bench *b)
     check(sw_safetensors_array(f, "x", &x));
     check(sw_safetensors_array(f, "y", &y));
     check(sw_program_set(b->program, sw_program_input(b->program, "x"), x.dtype, x.data, x_elements(b)));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), y.dtype, y.data, b->batch));
+    check(sw_program_set(b->program, sw_program_input(b->program, "y"), y.dtype, y.data, y_elements(b)));
     sw_safetensors_close(f);
+}
+
+static void synthesize_tokens(const bench *b)
+{
+    const int64_t n = x_elements(b);
+    int64_t *t = malloc((size_t)n * sizeof *t);
+    if (!t) exit(1);
+    srand(1);
+    for (int64_t i = 0; i < n; i++) t[i] = rand() % b->net->tokens;
+    check(sw_program_set(b->program, sw_program_input(b->program, "x"), SW_I64, t, n));
+    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, t, n));
+    free(t);
 }
 
 /* Roughly normal numbers (a sum of uniform ones) and labels, where no file gives them. */
 static void synthesize(const bench *b)
 {
+    if (b->net->tokens > 0) {
+        synthesize_tokens(b);
+        return;
+    }
     const int64_t n = x_elements(b);
     float *x = malloc((size_t)n * sizeof *x);
     int64_t *y = malloc((size_t)b->batch * sizeof *y);
@@ -225,7 +251,7 @@ int main(int argc, char **argv)
         if (c == '?') return 2;
     }
     if (!b.net || b.steps < 1 || b.threads < 1) {
-        fprintf(stderr, "usage: step --model mlp|lenet|resnet18 [--threads N] [--batch N] [--steps N] [--warmup N] "
+        fprintf(stderr, "usage: step --model mlp|lenet|resnet18|lstm [--threads N] [--batch N] [--steps N] [--warmup N] "
                         "[--init FILE] [--device ID] [--profile]\n");
         return 2;
     }

@@ -13,7 +13,7 @@
 #endif
 #define CLI_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-enum { CLI_GOOD = 0, CLI_DATA = 1, CLI_USAGE = 2, CLI_DEVICE = 3, CLI_DIVERGED = 4, CLI_INTERRUPTED = 130 };
+enum { CLI_GOOD = 0, CLI_DATA = 1, CLI_USAGE = 2, CLI_DEVICE = 3, CLI_DIVERGED = 4, CLI_DIFFERS = 5, CLI_INTERRUPTED = 130 };
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ typedef struct cli_command {
     int (*run)(const struct cli_command *self, int argc, char **argv);
 } cli_command;
 
-extern const cli_command cli_train, cli_eval, cli_predict, cli_devices, cli_kernels, cli_plan, cli_tune;
+extern const cli_command cli_train, cli_eval, cli_predict, cli_devices, cli_kernels, cli_plan, cli_tune, cli_verify;
 
 /* What the options that every command has say, and what the terminal can do. Set by cli_start and cli_parse. */
 typedef struct cli_state {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static const cli_command *const commands[] = { &cli_train, &cli_eval, &cli_predict, &cli_devices, &cli_plan,
-                                             &cli_kernels, &cli_tune };
+                                             &cli_kernels, &cli_tune, &cli_verify };
 
 static const cli_command *find(const char *name)
 {

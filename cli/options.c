@@ -384,7 +384,7 @@ void cli_help(const cli_command *self, const cli_arguments *a, FILE *f)
     if (a->config != NULL) help_keys(f);
     help_head(f, "Exit codes");
     fputs("  0 good   1 data or configuration   2 usage   3 device or memory\n"
-          "  4 diverged (NaN)   130 interrupted, checkpoint saved\n",
+          "  4 diverged (NaN)   5 verify: not equal   130 interrupted, checkpoint saved\n",
           f);
 }
 

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define GOLDEN_MAX_IN 12
+#define GOLDEN_MAX_IN 13
 
 typedef struct golden_case {
     const char *name;
@@ -208,7 +208,7 @@ static void test_device(void **state)
     if (id) run_all(id, SW_F32, false, 2e-5);
 }
 
-static int golden_main(const char *path, const golden_case *table, size_t n)
+SW_UNUSED static int golden_main(const char *path, const golden_case *table, size_t n)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_complete),

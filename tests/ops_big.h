@@ -3,6 +3,7 @@
 #ifndef SW_TESTS_OPS_BIG_H
 #define SW_TESTS_OPS_BIG_H
 
+#include "graph/resample.h"
 #include "ops_case.h"
 
 #define ACT(A) .attr.act = { SW_ACT_##A }
@@ -17,13 +18,70 @@
 #define NORM(EPS, N) .attr.norm = { EPS, N }
 #define V(...) { __VA_ARGS__ }
 #define AXIS(I) .attr.axis = { .axis = I }
+#define TAPS(I, N) .attr.axis = { .axis = I, .size = N }
 #define ROWS(N) .attr.axis = { .size = N }
+#define ATTENTION(SCALE, CAUSAL) .attr.attention = { SCALE, CAUSAL }
 
 /* y must be the pooling of x. */
 static sw_t build_max_pool_grad(sw_graph *g, const sw_t *in, const ops_case *c)
 {
     const sw_t y = sw__node_add(g, SW_OP_MAX_POOL, in, 1, &c->attr, NULL), operands[3] = { in[0], y, in[1] };
     return sw__node_add(g, SW_OP_MAX_POOL_GRAD, operands, 3, &c->attr, NULL);
+}
+
+/* hidden, state (the projection's size where there is one), which options */
+enum { REVERSE = 1, RELU_CELL = 2, PROJECT = 4, LENGTHS = 8 };
+#define RECURRENT(H, R, WHAT)                                                                                          \
+    .attr.recurrent = { ((WHAT) & REVERSE) != 0, ((WHAT) & RELU_CELL) != 0, ((WHAT) & PROJECT) != 0,                   \
+                        ((WHAT) & LENGTHS) != 0, H, R }
+
+/* All that a user sees of the op, so that its gradient is that op's own: h_n, c_n and y as one row. */
+static sw_t build_recurrent(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    uint32_t n = 0;
+    while (n < MAX_OPERANDS && c->in[n].fill) n++;
+    const sw_t y = sw__node_add(g, c->op, in, n, &c->attr, NULL);
+    const int states = c->op == SW_OP_LSTM ? 2 : 1;
+    sw_t all[3];
+    for (int k = 0; k <= states; k++) all[k] = sw_reshape(sw__output_of(y, k), 1, (int64_t[]){ -1 });
+    return sw_concat(all, states + 1, 0);
+}
+
+/* The mask without row 1 of every matrix, which may then attend to nothing. */
+static sw_t build_row_of_nothing(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    const int64_t dim[4] = { 1, 1, sw_dim(in[0], 1), 1 };
+    const sw_t rows = sw_ne(sw_iota(g, SW_I32, 4, dim, 2), sw_const(g, SW_I32, 1));
+    const sw_t operands[4] = { in[0], in[1], in[2], sw_and(in[3], rows) };
+    return sw__node_add(g, SW_OP_ATTENTION, operands, 4, &c->attr, NULL);
+}
+
+/* The same as an additive mask of zeros and minus infinities. */
+static sw_t build_minus_infinity(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    const int64_t dim[4] = { 1, 1, sw_dim(in[0], 1), 1 };
+    const sw_t rows = sw_ne(sw_iota(g, SW_I32, 4, dim, 2), sw_const(g, SW_I32, 1));
+    const sw_t mask = sw_where(sw_and(in[3], rows), sw_const(g, SW_F32, 0.5), sw_const(g, SW_F32, -(double)INFINITY));
+    const sw_t operands[4] = { in[0], in[1], in[2], mask };
+    return sw__node_add(g, SW_OP_ATTENTION, operands, 4, &c->attr, NULL);
+}
+
+/* attr.axis.size taps an element: element i of the result is made of those around 2i/3 of x; weights are not alike, some are 0,
+ * and the last element of x is in none. */
+static sw_t build_resample(sw_graph *g, const sw_t *in, const ops_case *c)
+{
+    const int axis = c->attr.axis.axis;
+    const int64_t from = c->in[0].dim[axis], width = c->attr.axis.size, to = SW_MAX(from * 3 / 2, 1);
+    sw__taps t;
+    if (!sw__taps_new(g, from, to, width, &t)) return SW_NONE;
+    for (int64_t e = 0; e < to * width; e++) {
+        t.index[e] = (int32_t)((e / width * 2 / 3 + e % width) % SW_MAX(from - 1, 1));
+        t.weight[e] = (double)(e * 7 % 5) / 4 - 0.25;
+        if (e % 11 == 3) t.weight[e] = 0;
+    }
+    const sw_t y = sw__resample(in[0], axis, &t);
+    sw__taps_free(&t);
+    return y;
 }
 
 /* clang-format off */
@@ -219,6 +277,179 @@ static const ops_case big_cases[] = {
       .bound = 1e-5 },
     { SW_OP_EMBEDDING_GRAD, "many", .in = { INDICES(11, 700), F32(NORMAL, 700, 5) }, ROWS(11), .bound = 1e-5,
       .flags = NO_SECOND },
+
+    /* recurrent: gates, weight, bias, h0, c0, projection, lengths */
+#define CELL(G, B, T, H, R) F32(NORMAL, B, T, G * H), F32(UNIT, G * H, R), F32(NORMAL, G * H), F32(NORMAL, B, R)
+    { SW_OP_LSTM, "", .in = { CELL(4, 3, 4, 5, 5), F32(NORMAL, 3, 5) }, .build = build_recurrent,
+      RECURRENT(5, 5, 0), .bound = 1e-5 },
+    { SW_OP_LSTM, "what is saved, too", .in = { CELL(4, 2, 3, 2, 2), F32(NORMAL, 2, 2) }, RECURRENT(2, 2, 0),
+      .bound = 1e-5 },
+    { SW_OP_LSTM, "reverse", .in = { CELL(4, 2, 3, 2, 2), F32(NORMAL, 2, 2) }, .build = build_recurrent,
+      RECURRENT(2, 2, REVERSE), .bound = 1e-5 },
+    { SW_OP_LSTM, "lengths", .in = { CELL(4, 6, 3, 2, 2), F32(NORMAL, 6, 2), INDICES(4, 6) }, .build = build_recurrent,
+      RECURRENT(2, 2, LENGTHS), .bound = 1e-5 },
+    { SW_OP_LSTM, "reverse, lengths, projection",
+      .in = { CELL(4, 6, 3, 5, 2), F32(NORMAL, 6, 5), F32(NORMAL, 2, 5), INDICES32(4, 6) }, .build = build_recurrent,
+      RECURRENT(5, 2, REVERSE | PROJECT | LENGTHS), .bound = 1e-5 },
+    { SW_OP_LSTM, "projection as large as the state", .in = { CELL(4, 1, 2, 3, 3), F32(NORMAL, 1, 3), F32(NORMAL, 3, 3) },
+      .build = build_recurrent, RECURRENT(3, 3, PROJECT), .bound = 1e-5 },
+    { SW_OP_LSTM, "size 1", .in = { CELL(4, 1, 1, 1, 1), F32(NORMAL, 1, 1) }, .build = build_recurrent,
+      RECURRENT(1, 1, 0), .bound = 1e-5 },
+    { SW_OP_LSTM, "no steps", .in = { CELL(4, 3, 0, 2, 2), F32(NORMAL, 3, 2) }, .build = build_recurrent,
+      RECURRENT(2, 2, 0) },
+    { SW_OP_LSTM, "no samples", .in = { CELL(4, 0, 3, 2, 2), F32(NORMAL, 0, 2) }, .build = build_recurrent,
+      RECURRENT(2, 2, 0) },
+    { SW_OP_LSTM, "wide", .in = { CELL(4, 19, 3, 37, 37), F32(NORMAL, 19, 37) }, .build = build_recurrent,
+      RECURRENT(37, 37, 0), .bound = 2e-5, .flags = NO_SECOND },
+    { SW_OP_LSTM, "wide, projection, lengths",
+      .in = { CELL(4, 17, 4, 33, 18), F32(NORMAL, 17, 33), F32(UNIT, 18, 33), INDICES(5, 17) },
+      .build = build_recurrent, RECURRENT(33, 18, PROJECT | LENGTHS), .bound = 3e-5, .flags = NO_SECOND },
+    { SW_OP_LSTM, "saturated", .in = { FIXED(HUGE_VALUES, 2, 3, 8), FIXED(UNIT, 8, 2), FIXED(NORMAL, 8),
+                                       FIXED(NORMAL, 2, 2), FIXED(NORMAL, 2, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_GRU, "", .in = { CELL(3, 3, 4, 5, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0), .bound = 1e-5 },
+    { SW_OP_GRU, "what is saved, too", .in = { CELL(3, 2, 3, 2, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_GRU, "reverse, lengths", .in = { CELL(3, 6, 3, 2, 2), INDICES(4, 6) }, .build = build_recurrent,
+      RECURRENT(2, 2, REVERSE | LENGTHS), .bound = 1e-5 },
+    { SW_OP_GRU, "no steps", .in = { CELL(3, 3, 0, 2, 2) }, .build = build_recurrent, RECURRENT(2, 2, 0) },
+    { SW_OP_GRU, "wide", .in = { CELL(3, 19, 3, 37, 37), INDICES(4, 19) }, .build = build_recurrent,
+      RECURRENT(37, 37, LENGTHS), .bound = 2e-5, .flags = NO_SECOND },
+#define CELL_OF(TYPE, G, B, T, H)                                                                                        \
+    OF(TYPE, NORMAL, B, T, G * H), OF(TYPE, UNIT, G * H, H), OF(TYPE, NORMAL, G * H), OF(TYPE, NORMAL, B, H)
+    { SW_OP_LSTM, "f64", .in = { CELL_OF(SW_F64, 4, 3, 3, 5), OF(SW_F64, NORMAL, 3, 5), INDICES(4, 3) },
+      .build = build_recurrent, RECURRENT(5, 5, LENGTHS), .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_GRU, "f64", .in = { CELL_OF(SW_F64, 3, 3, 3, 5) }, .build = build_recurrent, RECURRENT(5, 5, REVERSE),
+      .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_RNN, "f64", .in = { CELL_OF(SW_F64, 1, 3, 3, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0),
+      .bound = 1e-6, .flags = NO_SECOND },
+    { SW_OP_LSTM, "bf16", .in = { CELL_OF(SW_BF16, 4, 3, 1, 5), OF(SW_BF16, NORMAL, 3, 5) }, .build = build_recurrent,
+      RECURRENT(5, 5, 0), .bound = 0x1p-6, .flags = NO_SECOND },
+    { SW_OP_RNN, "", .in = { CELL(1, 3, 4, 5, 5) }, .build = build_recurrent, RECURRENT(5, 5, 0), .bound = 1e-5 },
+    { SW_OP_RNN, "relu", .in = { CELL(1, 3, 3, 2, 2) }, .build = build_recurrent, RECURRENT(2, 2, RELU_CELL),
+      .bound = 1e-5 },
+    { SW_OP_RNN, "reverse, lengths", .in = { CELL(1, 6, 3, 2, 2), INDICES(4, 6) }, .build = build_recurrent,
+      RECURRENT(2, 2, REVERSE | LENGTHS), .bound = 1e-5 },
+    { SW_OP_RNN, "wide", .in = { CELL(1, 19, 3, 37, 37), INDICES(4, 19) }, .build = build_recurrent,
+      RECURRENT(37, 37, LENGTHS), .bound = 2e-5, .flags = NO_SECOND },
+    { SW_OP_LSTM_GRAD, "", .in = { F32(NORMAL, 3, 2, 2), F32(NORMAL, 3, 2), F32(NORMAL, 3, 2), F32(UNIT, 3, 2, 10),
+      F32(NORMAL, 8, 2), F32(NORMAL, 3, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_LSTM_GRAD, "all options", .in = { F32(NORMAL, 4, 3, 2), F32(NORMAL, 4, 2), F32(NORMAL, 4, 3),
+      F32(UNIT, 4, 3, 15), F32(NORMAL, 12, 2), F32(NORMAL, 4, 3), F32(NORMAL, 2, 3), INDICES(4, 4) },
+      RECURRENT(3, 2, REVERSE | PROJECT | LENGTHS), .bound = 1e-5 },
+    { SW_OP_GRU_GRAD, "", .in = { F32(NORMAL, 3, 2, 2), F32(NORMAL, 3, 2), F32(UNIT, 3, 2, 8), F32(UNIT, 3, 2, 2),
+      F32(NORMAL, 6, 2), F32(NORMAL, 3, 2) }, RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_GRU_GRAD, "all options", .in = { F32(NORMAL, 5, 3, 2), F32(NORMAL, 5, 2), F32(UNIT, 5, 3, 8),
+      F32(UNIT, 5, 3, 2), F32(NORMAL, 6, 2), F32(NORMAL, 5, 2), INDICES(4, 5) }, RECURRENT(2, 2, REVERSE | LENGTHS),
+      .bound = 1e-5 },
+    { SW_OP_RNN_GRAD, "", .in = { F32(NORMAL, 3, 2, 2), F32(NORMAL, 3, 2), F32(UNIT, 3, 2, 2), F32(NORMAL, 2, 2) },
+      RECURRENT(2, 2, 0), .bound = 1e-5 },
+    { SW_OP_RNN_GRAD, "relu, all options", .in = { F32(NORMAL, 5, 3, 2), F32(NORMAL, 5, 2), F32(UNIT, 5, 3, 2),
+      F32(NORMAL, 2, 2), INDICES(4, 5) }, RECURRENT(2, 2, REVERSE | LENGTHS | RELU_CELL), .bound = 1e-5 },
+
+    /* log-probabilities, targets, their lengths; the blank is the last class, which no target has */
+    { SW_OP_CTC_LOSS, "", .in = { F32(NORMAL, 3, 5, 4), INDICES(3, 3, 2), INDICES(6, 3), INDICES(3, 3) }, AXIS(3),
+      .bound = 1e-5 },
+    { SW_OP_CTC_LOSS, "loss only", .in = { F32(NORMAL, 5, 6, 3), INDICES(2, 5, 3), INDICES(7, 5), INDICES(4, 5) },
+      AXIS(2), .bound = 1e-5, .flags = FIRST_OUTPUT | NO_DIFFERENCES }, /* some alignments are impossible */
+    { SW_OP_CTC_LOSS, "i32, no labels", .in = { F32(NORMAL, 3, 2, 3), INDICES32(2, 3, 0), INDICES32(3, 3),
+      INDICES32(1, 3) }, AXIS(2), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_CTC_LOSS, "no steps", .in = { F32(NORMAL, 3, 0, 3), INDICES(2, 3, 1), INDICES(1, 3), INDICES(2, 3) },
+      AXIS(2), .flags = FIRST_OUTPUT | NO_DIFFERENCES },
+    { SW_OP_CTC_LOSS, "no samples", .in = { F32(NORMAL, 0, 4, 3), INDICES(2, 0, 1), INDICES(1, 0), INDICES(2, 0) },
+      AXIS(2) },
+    { SW_OP_CTC_LOSS, "f64", .in = { OF(SW_F64, NORMAL, 3, 5, 4), INDICES(3, 3, 2), INDICES(6, 3), INDICES(3, 3) }, AXIS(3),
+      .bound = 1e-6, .flags = FIRST_OUTPUT | NO_SECOND | NO_DIFFERENCES },
+    { SW_OP_CTC_LOSS, "long", .in = { F32(NORMAL, 3, 40, 7), INDICES(6, 3, 9), INDICES(41, 3), INDICES(10, 3) },
+      AXIS(6), .bound = 1e-5, .flags = NO_SECOND | FIRST_OUTPUT },
+
+    /* attention: [B, T, H, D] */
+    { SW_OP_ATTENTION, "", .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 7, 3, 4), F32(NORMAL, 2, 7, 3, 6) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "and the log-sum-exp",
+      .in = { F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 4, 2, 4), F32(NORMAL, 2, 4, 2, 3) }, ATTENTION(0.5, true),
+      .bound = 1e-5 },
+    { SW_OP_ATTENTION, "causal", .in = { F32(NORMAL, 2, 6, 2, 8), F32(NORMAL, 2, 6, 2, 8), F32(NORMAL, 2, 6, 2, 8) },
+      ATTENTION(0.35, true), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "causal, fewer keys",
+      .in = { F32(NORMAL, 1, 7, 2, 3), F32(NORMAL, 1, 4, 2, 3), F32(NORMAL, 1, 4, 2, 3) }, ATTENTION(0.5, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "causal, more keys",
+      .in = { F32(NORMAL, 1, 3, 2, 3), F32(NORMAL, 1, 7, 2, 3), F32(NORMAL, 1, 7, 2, 3) }, ATTENTION(0.5, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "grouped queries",
+      .in = { F32(NORMAL, 2, 4, 6, 4), F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 5, 2, 4) }, ATTENTION(0.5, false),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "one key head, causal",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 5, 1, 4), F32(NORMAL, 2, 5, 1, 2) }, ATTENTION(0.5, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "bool mask",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 9, 3, 4), F32(NORMAL, 2, 9, 3, 6), OF(SW_BOOL, FLAGS, 1, 1, 5, 9) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "bool mask of keys, causal, groups",
+      .in = { F32(NORMAL, 2, 9, 4, 4), F32(NORMAL, 2, 9, 2, 4), F32(NORMAL, 2, 9, 2, 6), OF(SW_BOOL, FLAGS, 2, 1, 1, 9) },
+      ATTENTION(0.5, true), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "a row of nothing",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 9, 3, 4), F32(NORMAL, 2, 9, 3, 6), OF(SW_BOOL, FLAGS, 2, 3, 5, 9) },
+      ATTENTION(0.5, false), .build = build_row_of_nothing, .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "minus infinity",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 9, 3, 4), F32(NORMAL, 2, 9, 3, 6), OF(SW_BOOL, FLAGS, 1, 3, 5, 9) },
+      ATTENTION(0.5, false), .build = build_minus_infinity, .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "added mask",
+      .in = { F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 7, 3, 4), F32(NORMAL, 2, 7, 3, 6), FIXED(NORMAL, 2, 3, 5, 7) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "added mask that is learnt",
+      .in = { F32(NORMAL, 2, 4, 3, 4), F32(NORMAL, 2, 5, 3, 4), F32(NORMAL, 2, 5, 3, 2), F32(NORMAL, 1, 3, 4, 5) },
+      ATTENTION(0.5, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "one step", .in = { F32(NORMAL, 2, 1, 3, 4), F32(NORMAL, 2, 1, 3, 4), F32(NORMAL, 2, 1, 3, 4) },
+      ATTENTION(0.5, true), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "one feature", .in = { F32(NORMAL, 1, 3, 2, 1), F32(NORMAL, 1, 4, 2, 1), F32(NORMAL, 1, 4, 2, 1) },
+      ATTENTION(1, false), .bound = 1e-5, .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "no keys", .in = { F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 0, 2, 4), F32(NORMAL, 2, 0, 2, 4) },
+      ATTENTION(0.5, false), .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "no rows", .in = { F32(NORMAL, 2, 0, 2, 4), F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 3, 2, 4) },
+      ATTENTION(0.5, false), .flags = FIRST_OUTPUT },
+    { SW_OP_ATTENTION, "large scores",
+      .in = { F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 7, 2, 4), F32(NORMAL, 2, 7, 2, 4) }, ATTENTION(60, false),
+      .bound = 5e-4, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "huge", .in = { FIXED(HUGE_VALUES, 1, 3, 2, 2), FIXED(NORMAL, 1, 5, 2, 2), FIXED(NORMAL, 1, 5, 2, 2) },
+      ATTENTION(1, false), .bound = 1e-5 },
+    { SW_OP_ATTENTION, "odd sizes, causal",
+      .in = { F32(NORMAL, 1, 67, 2, 33), F32(NORMAL, 1, 131, 1, 33), F32(NORMAL, 1, 131, 1, 17) }, ATTENTION(0.2, true),
+      .bound = 1e-5, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "long, mask",
+      .in = { F32(NORMAL, 1, 131, 1, 20), F32(NORMAL, 1, 300, 1, 20), F32(NORMAL, 1, 300, 1, 5),
+              OF(SW_BOOL, FLAGS, 1, 1, 131, 300) },
+      ATTENTION(0.2, false), .bound = 1e-5, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "many features",
+      .in = { F32(NORMAL, 1, 20, 1, 128), F32(NORMAL, 1, 35, 1, 128), F32(NORMAL, 1, 35, 1, 80) }, ATTENTION(0.09, false),
+      .bound = 1e-5, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "f64", .in = { OF(SW_F64, NORMAL, 2, 5, 4, 4), OF(SW_F64, NORMAL, 2, 7, 2, 4),
+                                      OF(SW_F64, NORMAL, 2, 7, 2, 6), OF(SW_BOOL, FLAGS, 1, 4, 5, 7) },
+      ATTENTION(0.5, true), .bound = 1e-12, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "f16", .in = { OF(SW_F16, NORMAL, 2, 5, 2, 4), OF(SW_F16, NORMAL, 2, 7, 2, 4),
+                                      OF(SW_F16, NORMAL, 2, 7, 2, 6) },
+      ATTENTION(0.5, true), .bound = 4e-3, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION, "bf16", .in = { OF(SW_BF16, NORMAL, 2, 5, 2, 4), OF(SW_BF16, NORMAL, 2, 7, 2, 4),
+                                       OF(SW_BF16, NORMAL, 2, 7, 2, 6) },
+      ATTENTION(0.5, false), .bound = 3e-2, .flags = FIRST_OUTPUT | NO_SECOND },
+    { SW_OP_ATTENTION_GRAD, "",
+      .in = { F32(NORMAL, 2, 3, 4, 4), F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 5, 2, 3), F32(NORMAL, 2, 3, 4, 3),
+              F32(POSITIVE, 2, 4, 3), F32(NORMAL, 2, 3, 4, 3) },
+      ATTENTION(0.5, false), .bound = 1e-5 },
+    { SW_OP_ATTENTION_GRAD, "mask, causal",
+      .in = { F32(NORMAL, 2, 3, 2, 4), F32(NORMAL, 2, 5, 2, 4), F32(NORMAL, 2, 5, 2, 3), F32(NORMAL, 2, 3, 2, 3),
+              F32(POSITIVE, 2, 2, 3), F32(NORMAL, 2, 3, 2, 3), OF(SW_BOOL, FLAGS, 2, 1, 3, 5) },
+      ATTENTION(0.5, true), .bound = 1e-5 },
+
+    /* resampling */
+    { SW_OP_RESAMPLE, "last axis", .in = { F32(NORMAL, 2, 3, 7) }, .build = build_resample, TAPS(2, 2), .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "middle axis, one tap", .in = { F32(NORMAL, 3, 5, 2) }, .build = build_resample, TAPS(1, 1),
+      .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "four axes", .in = { F32(NORMAL, 2, 3, 4, 5) }, .build = build_resample, TAPS(2, 4), .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "one element", .in = { F32(NORMAL, 2, 1) }, .build = build_resample, TAPS(1, 2), .bound = 1e-5 },
+    { SW_OP_RESAMPLE, "nothing to resample", .in = { F32(NORMAL, 0, 3, 4) }, .build = build_resample, TAPS(1, 2) },
+    { SW_OP_RESAMPLE, "many taps", .in = { F32(NORMAL, 2, 9, 3) }, .build = build_resample, TAPS(1, 35), .bound = 1e-5,
+      .flags = NO_SECOND },
+    { SW_OP_RESAMPLE, "special values", .in = { FIXED(SPECIAL_COLS, 32, 32) }, .build = build_resample, TAPS(1, 2) },
 };
 /* clang-format on */
 

@@ -55,7 +55,7 @@ enum {
     FIRST_OUTPUT = 16   /* the loss depends on output 0 only: norms have a shorter gradient then */
 };
 
-#define MAX_OPERANDS 6
+#define MAX_OPERANDS 8
 
 typedef struct ops_case ops_case;
 struct ops_case {

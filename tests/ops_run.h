@@ -30,8 +30,8 @@ typedef struct slot {
     int64_t *i;
 } slot;
 
-#define MAX_SLOTS 24
-#define MAX_RESULTS 16
+#define MAX_SLOTS 40
+#define MAX_RESULTS 24
 
 typedef struct trial {
     const ops_case *c;

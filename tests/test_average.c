@@ -133,7 +133,7 @@ static void test_cpu(void **state)
     run_golden(wish ? wish : "cpu", 2e-5);
 }
 
-/* ---- to the bit ------------------------------------------------------------------------------------------------------------ */
+/* ---- to the bit -------------------------------------------------------------------------------------------------- */
 
 static void assert_same_bits(sw_trainer *a, sw_trainer *b, bool all)
 {
@@ -246,7 +246,7 @@ static void test_swa_rate(void **state)
     sw_device_close(d);
 }
 
-/* ---- plateau ------------------------------------------------------------------------------------------------------------------ */
+/* ---- plateau ----------------------------------------------------------------------------------------------------- */
 
 static void test_plateau(void **state)
 {
@@ -272,7 +272,7 @@ static void test_plateau(void **state)
     assert_string_equal(sw_schedule_name(SW_SCHEDULE_PLATEAU), "plateau");
 }
 
-/* ---- what is refused ---------------------------------------------------------------------------------------------------------- */
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
 
 static sw_t rows_loss(sw_t output, sw_t target)
 {

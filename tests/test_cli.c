@@ -4,126 +4,14 @@
 #include "swoop/config.h"
 #include "swoop/io.h"
 #include "swoop/nn.h"
+#include "cli_run.h"
 
-#include <setjmp.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <jansson.h>
-#include <math.h>
 #include <pty.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-#define MLP "--model mlp:16 --data digits --device cpu --threads 1 "
-
-/* ---- running
- * --------------------------------------------------------------------------------------------------------- */
-
-static char *slurp(const char *path)
-{
-    sw__text t = { 0 };
-    char block[4096];
-    FILE *const f = fopen(path, "r");
-    assert_non_null(f);
-    for (size_t n; (n = fread(block, 1, sizeof block, f)) > 0;) sw__text_put(&t, block, n);
-    sw__text_put(&t, "", 0);
-    fclose(f);
-    assert_false(t.failed);
-    return t.s != NULL ? t.s : sw__strdup("");
-}
-
-static char *out, *err; /* of the last run */
-
-static void forget(void)
-{
-    sw__free(out);
-    sw__free(err);
-    out = err = NULL;
-}
-
-/* Runs "swoop ARGUMENTS" through the shell (so ARGUMENTS may redirect) and gives the exit code. */
-static int run(const char *arguments)
-{
-    char line[1200];
-    forget();
-    snprintf(line, sizeof line, "exec >out 2>err; '%s' %s", SWOOP_COMMAND, arguments);
-    const int status = system(line);
-    assert_true(WIFEXITED(status));
-    out = slurp("out");
-    err = slurp("err");
-    return WEXITSTATUS(status);
-}
-
-static void must(const char *arguments)
-{
-    const int code = run(arguments);
-    if (code != 0) fail_msg("swoop %s: exit %d\n%s", arguments, code, err);
-}
-
-static void has(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL) fail_msg("no '%s' in:\n%s", part, text);
-}
-
-static void has_not(const char *text, const char *part)
-{
-    if (strstr(text, part) != NULL) fail_msg("'%s' in:\n%s", part, text);
-}
-
-static int count(const char *text, const char *part)
-{
-    int n = 0;
-    for (const char *p = text; (p = strstr(p, part)) != NULL; p++) n++;
-    return n;
-}
-
-static bool there(const char *path)
-{
-    struct stat s;
-    return lstat(path, &s) == 0;
-}
-
-/* Every line of text is a JSON object; gives the last one that has `key`. */
-static json_t *json_lines(const char *text, const char *key)
-{
-    json_t *found = NULL;
-    for (const char *p = text; *p != '\0';) {
-        const size_t n = strcspn(p, "\n");
-        json_error_t e;
-        json_t *const line = json_loadb(p, n, 0, &e);
-        if (line == NULL) fail_msg("%s in: %.*s", e.text, (int)n, p);
-        assert_true(json_is_object(line));
-        json_t *const value = json_object_get(line, key);
-        if (value != NULL) {
-            json_decref(found);
-            found = json_incref(value);
-        }
-        json_decref(line);
-        p += n + (p[n] == '\n');
-    }
-    if (found == NULL) fail_msg("no line with '%s' in:\n%s", key, text);
-    return found;
-}
-
-static double number(const json_t *object, const char *key)
-{
-    const json_t *const v = json_object_get(object, key);
-    if (!json_is_number(v)) fail_msg("'%s' is no number", key);
-    return json_number_value(v);
-}
-
-static void assert_close(double a, double b, double most)
-{
-    if (!(fabs(a - b) <= most)) fail_msg("%.17g and %.17g differ by more than %g", a, b, most);
-}
 
 /* ---- help, usage, errors
  * --------------------------------------------------------------------------------------------- */
@@ -131,7 +19,7 @@ static void assert_close(double a, double b, double most)
 static void test_help(void **state)
 {
     (void)state;
-    static const char *const commands[] = { "train", "eval", "predict", "devices" };
+    static const char *const commands[] = { "train", "eval", "predict", "devices", "verify" };
     must("--help");
     for (size_t i = 0; i < SW_COUNT(commands); i++) has(out, commands[i]);
     must("--version");
@@ -224,6 +112,21 @@ static void test_errors(void **state)
         { "predict nowhere --format npy --out x.npy --top 2", 2, "--top" },
         { "predict nowhere --format csv --json", 2, "--out" },
         { "predict nowhere digits --data digits", 2, "two data sets" },
+        { "verify", 2, "which run" },
+        { "verify nowhere", 1, "nowhere" },
+        { "verify nowhere --from end", 2, "checkpoint|start" },
+        { "train --data digits --model mlp --no-epochs", 2, "unknown key" },
+        { "train --data digits --model mlp --device cpu --freeze nix.*", 1, "no parameter has a name like 'nix.*'" },
+        { "train --data digits --model mlp --device cpu --freeze fc1.*,,fc2.*", 1, "an empty pattern" },
+        { "train --data digits --model mlp --device cpu --freeze-epochs 2", 1, "freeze does not say which" },
+        { "train --data digits --model mlp --device cpu --lr-scale fc1.*=x", 1, "not PATTERN=FACTOR" },
+        { "train --data digits --model mlp --device cpu --schedule multistep", 1, "needs milestones" },
+        { "train --data digits --model mlp --device cpu --milestones 3", 1, "schedule is cosine" },
+        { "train --data digits --model mlp --device cpu --schedule multistep --milestones 30,20", 1, "'20' is no whole" },
+        { "train --data digits --model mlp --device cpu --class-weights 1,2", 1, "2 weights for 10 classes" },
+        { "train --data digits --model mlp --device cpu --class-weights heavy", 1, "'heavy' is no weight" },
+        { "train --data digits --model mlp --device cpu --ema 0.9 --swa-start 2", 1, "two averages" },
+        { "train --data digits --model mlp --device cpu --swa-lr 0.1", 1, "swa_start is not given" },
         { "devices -- --all", 2, "one argument too many" },
     };
     char *const never = getenv("SWOOP_NO_TUNE") != NULL ? sw__strdup(getenv("SWOOP_NO_TUNE")) : NULL;
@@ -508,7 +411,7 @@ static void test_rules(void **state)
 {
     (void)state;
     static const char *const schedules[] = { "constant", "step",       "linear",   "exponential",
-                                             "polynomial", "restarts", "onecycle", "cosine" };
+                                             "polynomial", "restarts", "onecycle", "plateau" };
     for (int k = 0; k < SW_OPTIMIZER_COUNT; k++) {
         const char *const name = sw_optimizer_name((sw_optimizer_kind)k), *const schedule = schedules[k % 8];
         char line[300];
@@ -927,36 +830,6 @@ static void test_terminal(void **state)
 
 /* ---- the fresh folder
  * ------------------------------------------------------------------------------------------------ */
-
-static char folder[300];
-
-static int remove_entry(const char *path, const struct stat *s, int type, struct FTW *f)
-{
-    (void)s;
-    (void)type;
-    (void)f;
-    return remove(path);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    const char *const tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%.200s/swoop-cli-XXXXXX", tmp != NULL && *tmp != '\0' ? tmp : "/tmp");
-    if (mkdtemp(folder) == NULL || chdir(folder) != 0) return -1;
-    if (setenv("SWOOP_DATA", SWOOP_TEST_DATA "/../data", 1) != 0 || setenv("LC_ALL", "C.UTF-8", 1) != 0) return -1;
-    unsetenv("SWOOP_DEVICE");
-    unsetenv("NO_COLOR");
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    forget();
-    if (chdir("/") != 0) return -1;
-    return nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 int main(void)
 {

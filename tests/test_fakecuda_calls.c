@@ -89,6 +89,35 @@ static void read_dead(void)
     OK(cu.cuStreamSynchronize(stream[0]));
 }
 
+/* What is filled with 0xFF, as swoop does with tensors that have had their day (SWOOP_POISON). */
+static void read_filled(void)
+{
+    set_up_fake();
+    const CUdeviceptr a = zeros(stream[0]), b = memory(BYTES);
+    OK(cu.cuMemsetD8Async(a + 400, 0xff, 80, stream[0]));
+    OK(cu.cuMemsetD32Async(a + 800, 0xffffffff, 20, stream[0]));
+    OK(twice(b, a, 100, stream[0])); /* before it */
+    OK(twice(b, a + 480, 80, stream[0]));
+    OK(cu.cuStreamSynchronize(stream[0]));
+    CHECK(cu.fk_reports() == 0);
+    OK(twice(b, a + 400, 1, stream[0]));
+    OK(twice(b, a + 876, 1, stream[0]));
+    OK(cu.cuStreamSynchronize(stream[0]));
+    CHECK(cu.fk_reports() == 2);
+}
+
+static void read_filled_freely(void)
+{
+    set_up_fake();
+    const CUdeviceptr a = zeros(stream[0]), b = memory(BYTES);
+    OK(cu.cuMemsetD8Async(a + 400, 0xff, 80, stream[0]));
+    OK(twice(b, a, N, stream[0]));
+    OK(cu.cuStreamSynchronize(stream[0]));
+    OK(cu.cuMemFree(a));
+    OK(cu.cuMemFree(b));
+    tear_down_fake();
+}
+
 static void read_unwritten(void)
 {
     set_up_fake();
@@ -139,6 +168,8 @@ static void test_memory(void **state)
     expect_report("", misaligned, "add_one");
     expect_report("", free_twice, "which was freed");
     expect_report("", read_dead, "which is dead");
+    expect_report("FAKECUDA_POISON=1", read_filled, "which is dead");
+    expect_clean("", read_filled_freely);
     expect_report("FAKECUDA_UNINIT=1", read_unwritten, "which nothing has written");
     expect_clean("FAKECUDA_MEM=1M", too_little_memory);
     expect_clean("", lost);

@@ -192,7 +192,7 @@ static void test_no_value(void **state)
         sw_matmul(none, none), sw_linear_op(none, none, none), sw_conv_op(none, none, none, NULL),
         sw_max_pool_op(none, NULL), sw_batch_norm_op(none, none, none, 0, NULL, NULL),
         sw_layer_norm_op(none, none, none, 1, 0), sw_softmax(none, 0), sw_cross_entropy(none, none),
-        sw_mse(none, none), sw_embedding_op(none, none), sw_named(none, "x"), sw_output(none, "x"),
+        sw_mse(none, none), sw_embedding_op(none, none), sw_attention(none, none, none, .causal = true), sw_named(none, "x"), sw_output(none, "x"),
         sw_input(NULL, "x", SW_F32, 0, NULL), sw_const(NULL, SW_F32, 0), sw_literal(NULL, SW_F32, 0, NULL, NULL),
         sw_iota(NULL, SW_I64, 0, NULL, 0), sw_rand(NULL, none, 0, 0, NULL), sw_param(NULL, "x", 0, NULL, zeros),
         sw__varpack(NULL, 0), sw__pack(NULL, 0, NULL), sw_stop_gradient(none), sw_square(none), sw_gelu(none),
@@ -231,7 +231,7 @@ static void test_two_graphs(void **state)
     const sw_t x = sw_const(a, SW_F32, 1), y = sw_const(b, SW_F32, 1);
     assert_false(sw_valid(sw_add(x, y)));
     assert_int_equal(sw_graph_status(a), SW_ERR_ARGUMENT);
-    assert_string_equal(sw_error(), "add: operand 2 belongs to another graph: values of two graphs do not mix");
+    assert_string_equal(sw_error(), "add: operand 2 beside %1 f32[] belongs to another graph: values of two graphs do not mix");
     assert_int_equal(sw_graph_status(b), SW_OK);
     assert_false(sw_valid(sw__node_add(b, SW_OP_NEG, &x, 1, NULL, NULL)));
     assert_int_equal(sw_graph_status(b), SW_ERR_ARGUMENT);
@@ -243,9 +243,10 @@ static void test_names_are_unique(void **state)
 {
     (void)state;
     static const char *const messages[] = {
-        "input 'x': %1 already has this name: names of inputs are unique",
-        "variable 'l.w': %2 already has this name: give the layer another one, or keep the value and use it twice",
-        "output 'y': %3 already has this name: names of outputs are unique",
+        "input 'x' of f32[2]: %1 'x' f32[2] already has this name: names of inputs are unique",
+        "variable 'l.w' of f32[2]: %2 'l.w' f32[2] already has this name: give the layer another one, or keep the "
+        "value and use it twice",
+        "output 'y' for %1 'x' f32[2]: %3 f32[2] already has this name: names of outputs are unique",
         "input: it has no name: give one, it is found by it later",
         "variable: it has no name: give one, it is found by it later",
         "output %3: it has no name: results are read by name",

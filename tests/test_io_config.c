@@ -142,7 +142,8 @@ static void flags(void **state)
     (void)state;
     char *argv[] = {
         "swoop", "--batch-size", "32", "--exist_ok",  "run.yaml", "--betas=0.8,0.9", "--resume", "--dry-run", "no",
-        "--lr",  "-1",           "-q", "--drop-last", "--",       "--nesterov=off",  "--resume", "runs/x",    NULL
+        "--lr",  "-1",           "-q", "--drop-last", "--",       "--nesterov=off",  "--resume", "runs/x",    "--no-shuffle",
+        "--no_tune", "no", NULL
     };
     sw_config *const c = config();
     const int argc = (int)SW_COUNT(argv) - 1;
@@ -183,6 +184,10 @@ static void flags(void **state)
     OK(sw_config_argument(c, argc, argv, &i, NULL, &taken));
     assert_true(taken && i == 17);
     assert_string_equal(sw_config_text(c, SW_KEY_RESUME), "runs/x");
+    OK(sw_config_argument(c, argc, argv, &i, NULL, &taken));
+    assert_true(taken && i == 18 && !sw_config_bool(c, SW_KEY_SHUFFLE));
+    OK(sw_config_argument(c, argc, argv, &i, NULL, &taken)); /* a key of that name comes first */
+    assert_true(taken && i == 20 && !sw_config_bool(c, SW_KEY_NO_TUNE));
     sw_config_free(c);
 }
 

@@ -30,6 +30,7 @@ typedef enum sw_key {
     /* control */
     SW_KEY_MONITOR, SW_KEY_PATIENCE, SW_KEY_VAL_EVERY, SW_KEY_SAVE_EVERY, SW_KEY_LOG_EVERY, SW_KEY_PRECISION,
     SW_KEY_DEVICE, SW_KEY_THREADS, SW_KEY_DETERMINISTIC, SW_KEY_SEED, SW_KEY_ON_NAN, SW_KEY_PROFILE, SW_KEY_KERNELS, SW_KEY_NO_TUNE,
+    SW_KEY_PREFLIGHT, SW_KEY_SHADOW, SW_KEY_HASHES,
     /* output */
     SW_KEY_PROJECT, SW_KEY_NAME, SW_KEY_EXIST_OK, SW_KEY_RESUME, SW_KEY_DRY_RUN,
     SW_KEY_COUNT
@@ -68,7 +69,7 @@ SW_API sw_status sw_config_load(sw_config *c, const char *path);
 SW_API sw_status sw_config_parse(sw_config *c, const char *name, const void *yaml, size_t n);
 
 /* Takes argv[*i] if it is the flag of a key, with its value, and moves *i behind; *taken says whether it was one.
- * `--exist-ok` alone means true, `--resume` alone "last". An argument that begins with -- and is no key is an error
+ * `--exist-ok` alone means true, `--no-preflight` false for a BOOL key, `--resume` alone "last". An argument that begins with -- and is no key is an error
  * that names the nearest key or one of extra (the caller's own long flags, without dashes; NULL-terminated; may be
  * NULL); so try your own flags first. Anything else (run.yaml, -q) is not taken. */
 SW_API sw_status sw_config_argument(sw_config *c, int argc, char *const *argv, int *i, const char *const *extra,

@@ -129,6 +129,8 @@ typedef struct sw_compile_options {
     bool no_fuse;      /* one kernel per op: for tests of the fuser */
     bool build_later;  /* kernels are built by sw_program_build or the first run, in one go with those of other programs so
                         * compiled: faster where several are made, but what a compiler refuses is told only then */
+    uint64_t memory;   /* > 0: the plan's total must be at most so many bytes. Values are computed again instead of kept until
+                        * it is (docs/memory.md): slower, the results are the same bits. SW_ERR_MEMORY if that is not enough */
 } sw_compile_options;
 
 /* Compiles the graph's outputs and assigns for the device. The graph may be freed afterwards. o may be NULL. */
@@ -150,6 +152,32 @@ typedef struct sw_build_event {
 typedef void (*sw_build_fn)(void *context, const sw_build_event *e);
 SW_API void sw_on_build(sw_build_fn on_build, void *context); /* NULL: nobody */
 
+/* A tensor of the arena. */
+#define SW_PLAN_TENSORS 8
+typedef struct sw_plan_tensor {
+    char name[64];      /* the launch that makes it: "layer1.0.conv1" */
+    const char *kind;   /* "activation" (gradients of activations are, too), "gradients" (of parameters), "workspace" */
+    uint64_t bytes;
+} sw_plan_tensor;
+
+/* The launch during which most bytes of the arena are in use: activations + gradients + workspace + unused = arena. */
+typedef struct sw_plan_peak {
+    int launch;         /* from 0 */
+    char name[64];
+    uint64_t activations, gradients, workspace;
+    uint64_t unused;    /* gaps between tensors */
+    sw_plan_tensor largest[SW_PLAN_TENSORS]; /* of those, the largest first */
+    int n_largest;
+} sw_plan_peak;
+
+/* What is computed again so that the plan fits (sw_compile_options.memory); all 0 where nothing is. */
+typedef struct sw_plan_again {
+    int launches, products; /* repeated launches; products and convolutions among them */
+    double flops, traffic;  /* of the repeated launches, part of the plan's */
+    double slower;          /* estimated: a run takes 1 + slower times as long as without */
+    uint64_t without;       /* the total without (set always) */
+} sw_plan_again;
+
 /* Known before anything is allocated for the run, and exact: the program allocates these bytes and no others. */
 typedef struct sw_plan {
     uint64_t params, buffers, state;  /* bytes of variables by kind, as laid out on the device */
@@ -159,9 +187,12 @@ typedef struct sw_plan {
     double flops, traffic;            /* arithmetic operations and bytes moved, one run */
     int nodes, kernels, ops, copies;  /* nodes after the passes; fused kernels, whole ops, copies among the launches */
     int launches;
+    sw_plan_peak peak;
+    sw_plan_again again;
 } sw_plan;
 SW_API const sw_plan *sw_program_plan(const sw_program *p);
-/* The same without allocating: compiles up to the memory plan. */
+/* The same without allocating: compiles up to the memory plan. With o->memory and SW_ERR_MEMORY *out is the smallest plan that
+ * was found. */
 SW_API sw_status sw_plan_graph(const sw_graph *g, sw_device *d, const sw_compile_options *o, sw_plan *out);
 
 /* What one launch of a plan is. Pointers are valid during the call. */

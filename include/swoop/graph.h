@@ -227,10 +227,48 @@ SW_API sw_t sw_conv_transpose_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_o
 typedef struct sw_pool_options {
     int64_t kernel[3], stride[3], pad_lo[3], pad_hi[3]; /* stride 0: the kernel's size */
     bool count_include_pad;                             /* average: pads count in the divisor (PyTorch's default: true) */
+    bool ceil_mode; /* a last window that is only partly there counts, too; an average divides by what is there of it */
 } sw_pool_options;
 /* x [N, C, spatial…]. Max: padding is -inf, the first of equal values gets the gradient, NaN wins. */
 SW_API sw_t sw_max_pool_op(sw_t x, const sw_pool_options *o);
 SW_API sw_t sw_avg_pool_op(sw_t x, const sw_pool_options *o);
+/* (sum over the window of x^p)^(1/p), 0 < p; no padding; gradient 0 where that is 0 (torch.nn.functional.lp_pool2d). */
+SW_API sw_t sw_lp_pool_op(sw_t x, double p, const sw_pool_options *o);
+/* Where the maximum of each window is: its place in the channel's plane, row-major, i64, of the pooling's shape. */
+SW_API sw_t sw_max_pool_indices(sw_t x, const sw_pool_options *o);
+/* x and indices [N, C, spatial…] -> zeros but for x at those places of planes of `size` (torch.nn.MaxUnpool2d). size: one
+ * number a spatial axis, nearer than a stride to (spatial - 1) stride - pads + kernel, which NULL means. Where two windows
+ * have the same place, the last one stays and alone gets the gradient. */
+SW_API sw_t sw_max_unpool_op(sw_t x, sw_t indices, const sw_pool_options *o, const int64_t *size);
+/* x [N, C, spatial…] to size[i] elements a spatial axis (-1: as it is): window i of m over n elements is
+ * [floor(i n/m), ceil((i + 1) n/m)) (torch.nn.AdaptiveAvgPool2d, AdaptiveMaxPool2d). */
+SW_API sw_t sw_adaptive_avg_pool(sw_t x, const int64_t *size);
+SW_API sw_t sw_adaptive_max_pool(sw_t x, const int64_t *size);
+/* x [N, C, spatial…] -> [N, C]. Equal maxima share the gradient. */
+SW_API sw_t sw_global_avg_pool(sw_t x);
+SW_API sw_t sw_global_max_pool(sw_t x);
+
+/* x [N, C, spatial…] to another number of elements along each spatial axis (torch.nn.functional.interpolate). */
+typedef enum sw_interpolation {
+    SW_INTERPOLATE_NEAREST = 0,   /* element floor(i scale), as PyTorch's "nearest" */
+    SW_INTERPOLATE_NEAREST_EXACT, /* element floor((i + 1/2) scale) */
+    SW_INTERPOLATE_LINEAR,        /* linear, bilinear, trilinear */
+    SW_INTERPOLATE_CUBIC,         /* two axes; Keys 1981 with a = -3/4 */
+    SW_INTERPOLATE_AREA           /* adaptive average pooling */
+} sw_interpolation;
+typedef struct sw_interpolate_options {
+    sw_interpolation mode;
+    int64_t size, sizes[3]; /* of all spatial axes, or of each; or, where these are 0: */
+    double scale, scales[3]; /* results have floor(n scale) elements */
+    bool align_corners;      /* linear, cubic: the first and last elements fall on each other */
+    int sw_end;
+} sw_interpolate_options;
+/* sw_interpolate(x, .mode = SW_INTERPOLATE_LINEAR, .scale = 2) */
+SW_API sw_t sw_interpolate_with(sw_t x, sw_interpolate_options o);
+#define sw_interpolate(x, ...) sw_interpolate_with((x), (sw_interpolate_options){__VA_ARGS__, .sw_end = 0})
+/* [.., C r^2, H, W] -> [.., C, H r, W r] (Shi et al. 2016), and back. */
+SW_API sw_t sw_pixel_shuffle(sw_t x, int64_t r);
+SW_API sw_t sw_pixel_unshuffle(sw_t x, int64_t r);
 
 /* Training-mode batch norm over all axes but 1 (Ioffe & Szegedy 2015). weight, bias [C]. *mean, *var (biased) are [C];
  * either may be NULL. */
@@ -252,6 +290,45 @@ SW_API sw_t sw_cross_entropy_rows(sw_t logits, sw_t target);
 SW_API sw_t sw_mse(sw_t prediction, sw_t target); /* mean squared error: scalar */
 /* weight [V, D], index […] of i64 or i32 -> […, D]. */
 SW_API sw_t sw_embedding_op(sw_t weight, sw_t index);
+
+/* One recurrent layer in one direction over all steps; layers with parameters are in nn.h. gates [B, T, G H] is the
+ * input's part, x weight_ih^T + bias_ih; G is 4 for lstm (i f g o), 3 for gru (r z n), 1 for rnn, rows of the weights in
+ * that order (PyTorch's). Results: y [B, T, H], *h_n [B, H] the last state, *c_n [B, H] the last cell (each may be NULL).
+ *   lstm: c = sigmoid(f) c + sigmoid(i) tanh(g), h = sigmoid(o) tanh(c) (Hochreiter & Schmidhuber 1997, Gers et al. 2000)
+ *   gru:  n = tanh(gates_n + sigmoid(r) (W_hn h + b_hn)), h = (1 - sigmoid(z)) n + sigmoid(z) h (Cho et al. 2014)
+ *   rnn:  h = tanh or relu of gates + W_hh h + b_hh (Elman 1990)
+ * reverse: from the last step to the first. lengths: sample b has lengths[b] steps (0 to T, else the run stops with an
+ * error): beyond them y is 0 and the state stays, and `reverse` begins at the sample's own last step. */
+typedef struct sw_recurrent_options {
+    sw_t gates, weight_hh;  /* [B, T, G H], [G H, H] */
+    sw_t bias_hh;           /* [G H] or SW_NONE */
+    sw_t h0, c0;            /* [B, H] or SW_NONE: zeros; c0: lstm only */
+    sw_t weight_hr;         /* lstm: [P, H] or SW_NONE; projects each h: y, h_n and h0 have P for H (Sak et al. 2014) */
+    sw_t lengths;           /* [B] of i64 or i32, or SW_NONE */
+    bool reverse;
+} sw_recurrent_options;
+SW_API sw_t sw_lstm_op(const sw_recurrent_options *o, sw_t *h_n, sw_t *c_n);
+SW_API sw_t sw_gru_op(const sw_recurrent_options *o, sw_t *h_n);
+SW_API sw_t sw_rnn_op(const sw_recurrent_options *o, bool relu, sw_t *h_n);
+/* -log of the probability that the classes of log_probs [N, T, C], blanks and repetitions taken out, are a sample's labels
+ * (Graves et al. 2006): [N], +inf where that cannot be. targets [N, S], of which target_lengths [N] count; input_lengths
+ * [N]. With reductions and options: sw_ctc_loss of nn.h. */
+SW_API sw_t sw_ctc_loss_op(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, int blank);
+
+/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in memory:
+ * sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a multiple of
+ * G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to [B, H, Tq, Tk]: bool,
+ * true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees keys 0 … i (as PyTorch's
+ * is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a gradient costs the matrix. */
+typedef struct sw_attention_options {
+    sw_t v;
+    bool causal;
+    sw_t mask;    /* or SW_NONE */
+    double scale; /* 0: 1/sqrt(D) */
+    int sw_end;   /* leave alone: lets the macro end with an initialiser */
+} sw_attention_options;
+SW_API sw_t sw_attention_with(sw_t q, sw_t k, sw_attention_options o);
+#define sw_attention(q, k, ...) sw_attention_with((q), (k), (sw_attention_options){__VA_ARGS__, .sw_end = 0})
 
 /* ---- compositions: made of the ops above; definitions are PyTorch's (torch.NAME) unless said otherwise ----------------- */
 

@@ -38,17 +38,34 @@ typedef struct sw_conv2d_options {
 SW_API sw_t sw_conv2d_with(sw_t x, sw_conv2d_options o);
 #define sw_conv2d(x, ...) sw_conv2d_with((x), (sw_conv2d_options){__VA_ARGS__, .sw_end = 0})
 
-typedef struct sw_pool2d_options {
+/* For each of the first three: the one for all spatial axes, or (where not 0) one an axis in the array. */
+typedef struct sw_pool_layer_options {
     int64_t kernel, stride, pad; /* stride 0: kernel; kernel 0: 2 */
+    int64_t kernels[3], strides[3], pads[3];
     bool exclude_pad;            /* average: divide by the elements that are there (PyTorch: count_include_pad=False) */
+    bool ceil_mode;              /* a last window that is only partly there counts, too */
+    double power;                /* lp_pool */
     int sw_end;
-} sw_pool2d_options;
+} sw_pool_layer_options;
+typedef sw_pool_layer_options sw_pool2d_options;
 SW_API sw_t sw_max_pool2d_with(sw_t x, sw_pool2d_options o);
 SW_API sw_t sw_avg_pool2d_with(sw_t x, sw_pool2d_options o);
 #define sw_max_pool2d(x, ...) sw_max_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
 #define sw_avg_pool2d(x, ...) sw_avg_pool2d_with((x), (sw_pool2d_options){__VA_ARGS__, .sw_end = 0})
 /* Mean over H and W: [N, C, H, W] -> [N, C]. */
 SW_API sw_t sw_global_avg_pool2d(sw_t x);
+/* The same over one and three axes, [N, C, L] and [N, C, D, H, W]; and (sum x^power)^(1/power) over 1 to 3 axes. Adaptive and global
+ * pooling, indices and unpooling, interpolation and pixel shuffling have no options of a layer: see graph.h. */
+SW_API sw_t sw_max_pool1d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_max_pool3d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_avg_pool1d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_avg_pool3d_with(sw_t x, sw_pool_layer_options o);
+SW_API sw_t sw_lp_pool_with(sw_t x, sw_pool_layer_options o);
+#define sw_max_pool1d(x, ...) sw_max_pool1d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_max_pool3d(x, ...) sw_max_pool3d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_avg_pool1d(x, ...) sw_avg_pool1d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_avg_pool3d(x, ...) sw_avg_pool3d_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_lp_pool(x, ...) sw_lp_pool_with((x), (sw_pool_layer_options){__VA_ARGS__, .sw_end = 0})
 
 typedef struct sw_norm_options {
     const char *name;
@@ -75,8 +92,70 @@ typedef struct sw_embedding_options {
 SW_API sw_t sw_embedding_with(sw_t index, sw_embedding_options o);
 #define sw_embedding(x, ...) sw_embedding_with((x), (sw_embedding_options){__VA_ARGS__, .sw_end = 0})
 
+/* ---- layers: attention. All take and give [N, T, features] ------------------------------------------------------------- */
+
+typedef struct sw_multihead_attention_options {
+    int64_t heads;     /* divides the features */
+    const char *name;
+    bool causal;
+    sw_t mask;         /* as sw_attention's (true: may attend, which PyTorch's layer has the other way round), or SW_NONE */
+    sw_t key, value;   /* [N, T', features] to attend to; SW_NONE: x; one of the two alone is both */
+    bool no_bias;
+    int sw_end;
+} sw_multihead_attention_options;
+/* torch.nn.MultiheadAttention(batch_first=True): in_proj_weight [3 D, D], in_proj_bias, out_proj.weight [D, D], out_proj.bias.
+ * There is no dropout of attention weights: sw_dropout the result. */
+SW_API sw_t sw_multihead_attention_with(sw_t x, sw_multihead_attention_options o);
+#define sw_multihead_attention(x, ...) \
+    sw_multihead_attention_with((x), (sw_multihead_attention_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_rope_options {
+    int64_t offset; /* the first row's position */
+    double base;    /* 0: 10000 */
+    int sw_end;
+} sw_rope_options;
+/* Rotary positions (Su et al. 2021) for x [.., T, D], D even, such as q and k [B, H, T, D]. Feature i pairs with i + D/2 (as
+ * in GPT-NeoX and Llama, not neighbours): (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position base^(-2i/D).
+ * sw_rope(x, .offset = 0) */
+SW_API sw_t sw_rope_with(sw_t x, sw_rope_options o);
+#define sw_rope(x, ...) sw_rope_with((x), (sw_rope_options){__VA_ARGS__, .sw_end = 0})
+
+/* x [.., T, D] plus sin(p 10000^(-2i/D)) in feature 2i and cos of it in 2i + 1, p = offset, offset + 1, …; D even (Vaswani et
+ * al. 2017). */
+SW_API sw_t sw_sinusoidal_positions(sw_t x, int64_t offset);
+
+typedef struct sw_position_embedding_options {
+    const char *name;
+    int64_t context;     /* rows of the table; 0: T */
+    sw_init weight_init; /* kind 0: normal(0, 1) */
+    int sw_end;
+} sw_position_embedding_options;
+/* x [.., T, D] plus the first T rows of a learnt weight [context, D]. */
+SW_API sw_t sw_position_embedding_with(sw_t x, sw_position_embedding_options o);
+#define sw_position_embedding(x, ...) \
+    sw_position_embedding_with((x), (sw_position_embedding_options){__VA_ARGS__, .sw_end = 0})
+
+typedef struct sw_encoder_layer_options {
+    int64_t heads;
+    const char *name;
+    int64_t feedforward; /* width inside; 0: four times the features */
+    double dropout;      /* of what is added to the stream and inside the feed-forward; attention weights: none */
+    bool norm_first;     /* layer norms before attention and feed-forward; otherwise behind the sums (Vaswani et al. 2017) */
+    bool gelu;           /* otherwise relu */
+    bool causal;
+    sw_t mask;           /* as sw_attention's, or SW_NONE */
+    int sw_end;
+} sw_encoder_layer_options;
+/* torch.nn.TransformerEncoderLayer: self_attn.*, linear1.*, linear2.*, norm1.*, norm2.* */
+SW_API sw_t sw_encoder_layer_with(sw_t x, sw_encoder_layer_options o);
+#define sw_encoder_layer(x, ...) sw_encoder_layer_with((x), (sw_encoder_layer_options){__VA_ARGS__, .sw_end = 0})
+
 /* Zeroes with probability p and scales by 1/(1-p) in training (Srivastava et al. 2014); elsewhere x itself. */
 SW_API sw_t sw_dropout(sw_t x, double p);
+/* The same of whole channels of x [N, C, …]: torch's dropout1d, dropout2d and dropout3d (Tompson et al. 2015). */
+SW_API sw_t sw_dropout_channels(sw_t x, double p);
+/* For selu: dropped values become -1.7581, and a scale and a shift keep mean 0 and variance 1 (Klambauer et al. 2017). */
+SW_API sw_t sw_alpha_dropout(sw_t x, double p);
 
 /* ---- layers that slide a window over 1 to 3 axes ------------------------------------------------------------------------- */
 
@@ -135,6 +214,34 @@ SW_API sw_t sw_instance_norm_with(sw_t x, sw_instance_norm_options o);
 SW_API sw_t sw_rms_norm_with(sw_t x, sw_norm_options o);
 #define sw_rms_norm(x, ...) sw_rms_norm_with((x), (sw_norm_options){__VA_ARGS__, .sw_end = 0})
 
+/* ---- recurrent layers: sw_lstm(x, 256, .layers = 2, .bidirectional = true) ------------------------------------------------ */
+
+/* x [batch, time, features] -> [batch, time, D hidden]: D is 2 with both directions, whose outputs stand side by side. The
+ * formulas and what lengths do: sw_recurrent_options in graph.h. Parameters as in PyTorch: "NAME.weight_ih_l0" [G hidden,
+ * features], "weight_hh_l0" [G hidden, hidden], "bias_ih_l0", "bias_hh_l0" [G hidden], with "_reverse" behind those of the
+ * other direction, "_l1" … for further layers; with a projection "weight_hr_l0" [proj, hidden]. */
+typedef struct sw_recurrent_layer_options {
+    int64_t features;       /* hidden size */
+    const char *name;
+    int layers;             /* 0: 1 */
+    bool bidirectional;
+    bool no_bias;
+    bool relu;              /* rnn: in place of tanh */
+    int64_t proj;           /* lstm: outputs of this size, smaller than the hidden one; 0: none */
+    double dropout;         /* between layers, in training */
+    sw_t h0, c0;            /* [layers D, batch, hidden] (h0 with a projection: proj); SW_NONE: zeros; c0: lstm */
+    sw_t lengths;           /* [batch] of i64 or i32: steps of each sample; SW_NONE: all */
+    sw_t *h_n, *c_n;        /* NULL, or where the last states go, of the shape of h0 and c0 */
+    sw_init weight_init;    /* kind 0: uniform in +-1/sqrt(hidden), biases too */
+    int sw_end;
+} sw_recurrent_layer_options;
+SW_API sw_t sw_lstm_with(sw_t x, sw_recurrent_layer_options o);
+SW_API sw_t sw_gru_with(sw_t x, sw_recurrent_layer_options o);
+SW_API sw_t sw_rnn_with(sw_t x, sw_recurrent_layer_options o);
+#define sw_lstm(x, ...) sw_lstm_with((x), (sw_recurrent_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_gru(x, ...) sw_gru_with((x), (sw_recurrent_layer_options){__VA_ARGS__, .sw_end = 0})
+#define sw_rnn(x, ...) sw_rnn_with((x), (sw_recurrent_layer_options){__VA_ARGS__, .sw_end = 0})
+
 /* ---- activations: beside relu, sigmoid, tanh, gelu and silu of graph.h. Definitions are torch.nn.functional's. ---------- */
 
 SW_API sw_t sw_clamp(sw_t x, double low, double high);     /* min(max(x, low), high); gradient 0 at and beyond the bounds */
@@ -185,6 +292,19 @@ typedef struct sw_cross_entropy_options {
 SW_API sw_t sw_cross_entropy_with(sw_t logits, sw_t target, sw_cross_entropy_options o);
 #define sw_cross_entropy_loss(logits, target, ...) \
     sw_cross_entropy_with((logits), (target), (sw_cross_entropy_options){__VA_ARGS__, .sw_end = 0})
+typedef struct sw_ctc_loss_options {
+    int blank;              /* which class is the blank */
+    bool zero_infinity;     /* an impossible alignment counts 0 instead of infinity, and has no gradient */
+    sw_reduction reduction; /* mean: each loss over its target's length (at least 1), then over samples, as PyTorch */
+    int sw_end;
+} sw_ctc_loss_options;
+/* log_probs [N, T, C], batch first (log_softmax over the classes), targets [N, S], of which target_lengths [N] count;
+ * input_lengths [N] (Graves et al. 2006). The gradient is that of log_probs as they are: a gradient of logits, through
+ * log_softmax, is PyTorch's. */
+SW_API sw_t sw_ctc_loss_with(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, sw_ctc_loss_options o);
+#define sw_ctc_loss(log_probs, targets, input_lengths, target_lengths, ...)                  \
+    sw_ctc_loss_with((log_probs), (targets), (input_lengths), (target_lengths),              \
+                     (sw_ctc_loss_options){__VA_ARGS__, .sw_end = 0})
 /* Of rows, the last axis: [.., D] -> [..] */
 SW_API sw_t sw_cosine_similarity(sw_t a, sw_t b);
 SW_API sw_t sw_cosine_embedding_loss(sw_t a, sw_t b, sw_t target, double margin, sw_reduction r); /* target +1 or -1 */
@@ -197,8 +317,8 @@ SW_API sw_t sw_contrastive_loss(sw_t a, sw_t b, sw_t target, double margin, sw_r
 typedef sw_t (*sw_model_fn)(sw_t x);
 typedef sw_t (*sw_loss_fn)(sw_t output, sw_t target);
 
-/* "mlp", "mlp:256,128", "lenet", "cnn:32,64", "resnet18", "resnet8:8,16,32" …: builds the named model on x. outputs: number
- * of classes (or regression targets). An unknown name or bad arguments are a sticky error with the names that exist. */
+/* "mlp", "mlp:256,128", "lenet", "cnn:32,64", "resnet18", "gpt:4x4x128", "gpt:124m" …: builds the named model on x. outputs: number
+ * of classes (or regression targets; gpt: of tokens). An unknown name or bad arguments are a sticky error with the names that exist. */
 SW_API sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs);
 /* Names, arguments and one line about each model; entry NULL ends the list. */
 typedef struct sw_model_info { const char *name, *arguments, *about; } sw_model_info;

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* ---- trainer --------------------------------------------------------------------------------------------------------- */
+/* ---- trainer ----------------------------------------------------------------------------------------------------- */
 
 typedef struct sw_trainer sw_trainer;
 
@@ -46,8 +46,8 @@ typedef struct sw_trainer_options {
  * goes on with its own. Running statistics of batch norm are averaged with them (torch's AveragedModel with use_buffers), not
  * estimated anew. */
 
-/* Copies the options, groups and class weights too; needs no data yet: programs are compiled when the first batch's shape is known, one for each batch
- * size that occurs, all on the same variables. */
+/* Copies the options, groups and class weights too; needs no data yet: programs are compiled when the first batch's shape
+ * is known, one for each batch size that occurs, all on the same variables. */
 SW_API sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out);
 SW_API void sw_trainer_free(sw_trainer *t);
 
@@ -83,7 +83,24 @@ SW_API int64_t sw_trainer_output_size(sw_trainer *t); /* outputs a sample; 0 bef
 /* Asks a running fit to finish its step, save and return SW_ERR_INTERRUPTED. May be called from a signal handler. */
 SW_API void sw_trainer_stop(sw_trainer *t);
 
-/* ---- fit --------------------------------------------------------------------------------------------------------------- */
+/* ---- before the first step --------------------------------------------------------------------------------------- */
+
+typedef enum sw_finding_level { SW_FINDING_NOTE, SW_FINDING_WARNING, SW_FINDING_ERROR } sw_finding_level;
+typedef struct sw_finding {
+    sw_finding_level level;
+    const char *check;   /* "inputs", "labels", "gradient", "relu", "frozen", "loss", "memory" */
+    const char *message; /* valid during the call */
+} sw_finding;
+typedef void (*sw_finding_fn)(void *context, const sw_finding *f);
+/* Looks for what would waste a training, with one forward and backward pass on the first batch (at most 64 of its samples):
+ * inputs and answers that are not finite or all alike, labels out of range, classes without samples, parameters that no
+ * gradient reaches, frozen ones, dead relus, first gradients that vanish or explode. docs/checks.md has the list and the
+ * limits. Changes nothing: the training after it has the same bits. Each finding is told to `each` (may be NULL); the first
+ * error is the status: SW_ERR_DATA, SW_ERR_ARGUMENT, SW_ERR_DIVERGED (the first loss is not finite). keep_order: as for fit. */
+SW_API sw_status sw_trainer_preflight(sw_trainer *t, const sw_dataset *train, bool keep_order, sw_finding_fn each,
+                                      void *context);
+
+/* ---- fit --------------------------------------------------------------------------------------------------------- */
 
 typedef enum sw_event_kind {
     SW_EVENT_STEP,       /* after each step */
@@ -134,6 +151,10 @@ typedef struct sw_fit_options {
     void *context;
     const sw_text_pair *metadata; /* added to every model file that is written */
     size_t n_metadata;
+    int64_t shadow_every;    /* > 0: every so many steps, the step is first computed op by op on the training's device and
+                                each op again, from the same inputs, on another: an op out of its bound ends the fit with
+                                SW_ERR_DEVICE and is named with both values. docs/checks.md */
+    const char *shadow;      /* that other device; NULL: "ref" */
 } sw_fit_options;
 
 typedef struct sw_fit_result {
@@ -145,6 +166,7 @@ typedef struct sw_fit_result {
     double best;                    /* the monitored figure then */
     int64_t skipped;                /* steps skipped for NaN */
     bool early;                     /* stopped by patience */
+    int64_t shadowed;               /* steps of this call that were computed twice, with the same results */
 } sw_fit_result;
 
 /* Trains. result may be NULL. Saving happens at each epoch's end, every save_every steps and before any return that
@@ -152,7 +174,7 @@ typedef struct sw_fit_result {
  * ends with the bits of the uninterrupted one. */
 SW_API sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_options *o, sw_fit_result *result);
 
-/* ---- model files ---------------------------------------------------------------------------------------------------------- */
+/* ---- model files ------------------------------------------------------------------------------------------------- */
 
 /* A safetensors file with all parameters and buffers under their names, and the metadata given plus "swoop.model" if the
  * model has a name. Written atomically. */
@@ -162,7 +184,7 @@ SW_API sw_status sw_trainer_save(sw_trainer *t, const char *path, const sw_text_
  * has none for are an error too, unless they are optimiser state or a prefix is given. */
 SW_API sw_status sw_trainer_load(sw_trainer *t, const char *path, const char *prefix);
 
-/* ---- runs: a configuration, a run folder ----------------------------------------------------------------------------------- */
+/* ---- runs: a configuration, a run folder ------------------------------------------------------------------------- */
 
 /* What was decided before the first step, for printing: one line each, NULL-terminated pairs of label and text. */
 typedef struct sw_run_callbacks {
@@ -183,6 +205,29 @@ typedef struct sw_run_result {
  * (config.yaml, machine.json, plan.json, log.txt, results.csv, best/last.safetensors, checkpoint/, trace.json with
  * profile), trains. The configuration's `auto` values are replaced by what was chosen. */
 SW_API sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *out);
+
+/* swoop verify: replays steps of a run and compares the hashes of its variables with those that the run recorded
+ * (hashes.csv). The run's data and its config.yaml have to be as they were. Writes nothing. */
+typedef struct sw_verify_options {
+    int64_t steps;      /* so many steps; 0: up to the last that was recorded */
+    bool from_start;    /* from the initial weights; else from the checkpoint before the last */
+    const char *device; /* NULL: the run's */
+    int threads;        /* 0: the run's */
+} sw_verify_options;
+typedef struct sw_verify_result {
+    bool equal;
+    int64_t from, to;   /* steps after which the replay began and ended */
+    int64_t compared;   /* recorded steps among them */
+    int tensors;        /* compared at each: parameters, buffers and, as one, the optimiser's state */
+    int64_t same_to;    /* the last recorded step that was equal; 0: none */
+    int64_t step;       /* not equal: the first recorded step that differs … */
+    char tensor[256];   /* … the first tensor there, and … */
+    int differing;      /* … how many differ */
+    bool elsewhere;     /* device, driver, threads or version are not what they were: notes say so */
+} sw_verify_result;
+/* cb may be NULL. SW_OK also when not equal. */
+SW_API sw_status sw_run_verify(const char *folder, const sw_verify_options *o, const sw_run_callbacks *cb,
+                               sw_verify_result *out);
 
 /* swoop kernels: compiles every program that this run would use on its GPU (training and evaluation, whole batches and
  * last ones) and writes their kernels to a folder, as text and binary, with a manifest: docs/kernel-folder.md. Trains

@@ -21,6 +21,9 @@ typedef struct sw__source_launch {
     int n_args;
 } sw__source_launch;
 
+/* Names a group of devices that sum together: one of them makes it, the host carries it to the others. */
+typedef struct sw__comm_id { char bytes[128]; } sw__comm_id;
+
 typedef struct sw__backend {
     const char *name; /* "cpu" */
     bool tf32;        /* open heeds sw_device_options.tf32; others are not asked for it */
@@ -76,6 +79,14 @@ typedef struct sw__backend {
     sw_status (*record_end)(void *dev, bool failed, void **recording);
     sw_status (*replay)(void *dev, void *recording);
     void (*recording_free)(void *dev, void *recording);
+    /* collectives: this device as one of `ranks`, each in a process or thread of its own. comm_open waits until all are there.
+     * Programs compiled from then on hand over ALL_REDUCE whole: the sum over all ranks, in the queue; every rank runs the
+     * same ones in the same order. With one rank nothing is opened, and it is the value itself. A rank that is gone is told
+     * by the calls that wait (SW_ERR_DEVICE); the device then has no communicator until the next comm_open. comm_close waits
+     * for what was launched (programs that sum are freed before); close does it too. NULL: the device sums with nobody */
+    sw_status (*comm_id)(void *dev, sw__comm_id *out);
+    sw_status (*comm_open)(void *dev, const sw__comm_id *id, int rank, int ranks);
+    void (*comm_close)(void *dev);
     /* a user's kernels by hand (swoop/kernel.h), ready to launch when built. NULL: the backend takes none */
     sw_status (*source_build)(void *dev, const sw_kernel_source *s, void **built);
     void (*source_free)(void *dev, void *built);

@@ -247,9 +247,12 @@ static sw_status make_plan(compilation *c, const sw_graph *g)
     SW_TRY(tune(c));
     SW_TRY(plan_steps(c));
     SW_TRY(sw__plan_memory(c->schedule, c->device->traits));
-    sw__dump_schedule(c->schedule);
     SW_TRY(lay_out(c));
-    return fill_plan(c, g);
+    SW_TRY(fill_plan(c, g));
+    const sw_status st = sw__plan_within(c->program, c->schedule, c->device->traits, c->options->memory);
+    sw__plan_peak(c->schedule, &c->program->plan);
+    sw__dump_schedule(c->schedule);
+    return st;
 }
 
 /* ---- memory and binding ---------------------------------------------------------------------------------------------------- */
@@ -483,10 +486,8 @@ sw_status sw_plan_launches(const sw_graph *g, sw_device *d, const sw_compile_opt
     if (!g || !d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_plan_graph: graph, device or out is NULL");
     compilation c = {.device = d, .options = o ? o : &no_options};
     const sw_status st = make_plan(&c, g);
-    if (st == SW_OK) {
-        *out = c.program->plan;
-        tell(&c, each, context);
-    }
+    if (c.program && (st == SW_OK || st == SW_ERR_MEMORY)) *out = c.program->plan; /* too little: what is the least */
+    if (st == SW_OK) tell(&c, each, context);
     sw_program_free(c.program);
     compilation_free(&c);
     return st;

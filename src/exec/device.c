@@ -158,6 +158,7 @@ sw_status sw_device_open(const char *id, const sw_device_options *o, sw_device *
     }
     atomic_init(&d->users, 1);
     d->traits = backend->traits(d->dev);
+    d->tf32 = o->tf32;
     *out = d;
     return SW_OK;
 }

@@ -14,6 +14,7 @@ struct sw_device {
     void *dev;
     const sw__traits *traits;
     sw_device_properties info;
+    bool tf32;         /* products and convolutions round their inputs to TF32 */
     bool full;         /* the last program that was compiled found no room */
     bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
@@ -46,6 +47,11 @@ void sw__params_layout_free(sw_params *p);
 sw_status sw__params_match(const sw_params *p, const sw__var *v, uint32_t *slot);
 /* Byte offset of a packed group, if the store lays its variables as the group says. */
 sw_status sw__params_group(const sw_params *p, const sw_graph *g, uint32_t group, sw__bind *out);
+/* budget.c: where the plan is fullest, and what takes the room there. */
+void sw__plan_peak(const sw__schedule *s, sw_plan *plan);
+/* Recomputes until the plan's total is at most `budget` (0: no limit); launches and plan follow. SW_ERR_MEMORY if that cannot
+ * be: the plan is then the smallest that was found. After the plan was filled. */
+sw_status sw__plan_within(sw_program *p, sw__schedule *s, const sw__traits *t, uint64_t budget);
 sw_dtype sw__stored_type(const sw__traits *t, sw_dtype declared);
 
 /* Converts while copying between host memory and a device buffer. staging: scratch for backends without host pointers,
@@ -82,7 +88,8 @@ typedef struct sw__launch {
 #define SW__TRACE_RUNS 20
 #define SW__RUNS_AHEAD 32 /* runs that may be in the device's queue, unless results are read */
 
-/* With SWOOP_POISON=1: a piece of the arena that nobody may read after this launch. */
+/* With SWOOP_POISON=1: a piece of the arena that nobody may read after this launch. The double of a GPU takes the fill with
+ * 0xFF for its death (FAKECUDA_POISON). */
 typedef struct sw__dead { uint32_t launch; size_t offset, bytes; } sw__dead;
 
 struct sw_program {

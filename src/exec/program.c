@@ -57,7 +57,8 @@ static sw_status check_slot(const sw__io_slot *slots, uint32_t count, int i, con
                             const char *what)
 {
     if (i < 0 || (uint32_t)i >= count)
-        return sw__fail(SW_ERR_ARGUMENT, "there is no %s %d (the program has %u)", what, i, count);
+        return sw__fail(SW_ERR_ARGUMENT, "there is no %s %d (the program has %u%s%s%s)", what, i, count,
+                        count > 0 ? ", the first is '" : "", count > 0 ? slots[0].info.name : "", count > 0 ? "'" : "");
     if (sw_dtype_size(type) == 0) return sw__fail(SW_ERR_ARGUMENT, "%d is no data type", (int)type);
     if (n != slots[i].info.elements)
         return sw__fail(SW_ERR_SHAPE, "%s '%s' has %lld elements, not %lld", what, slots[i].info.name,

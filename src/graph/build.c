@@ -25,7 +25,11 @@ int sw__axis_of(sw__op op, sw_t x, int axis)
     const int rank = sw_rank(x), at = axis < 0 ? axis + rank : axis;
     if (at >= 0 && at < rank) return at;
     char text[SW__TEXT_BYTES];
-    sw__op_error(x.graph, op, SW_ERR_SHAPE, "%s has no axis %d", sw__value_text(x.graph, x.id, text), axis);
+    sw__value_text(x.graph, x.id, text);
+    if (rank == 0)
+        sw__op_error(x.graph, op, SW_ERR_SHAPE, "%s has no axis %d: it is a scalar", text, axis);
+    else
+        sw__op_error(x.graph, op, SW_ERR_SHAPE, "%s has no axis %d: it must be %d to %d", text, axis, -rank, rank - 1);
     return -1;
 }
 

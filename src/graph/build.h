@@ -29,6 +29,10 @@ bool sw__broadcast(sw__op op, sw_t *xs, uint32_t n, sw_t *invalid);
 /* x with leading axes and size-1 axes repeated up to this shape, which must be a legal target. A constant becomes a
  * constant of that shape: cheaper to recognise, and nothing to repeat. */
 sw_t sw__expand_to(sw_t x, int rank, const int64_t *dim);
+/* A pooling's attribute for x, defaults filled in and ceil_mode turned into padding; false and the error recorded. */
+bool sw__pool_attr(sw__op op, sw_t x, const sw_pool_options *o, sw__attr *attr);
+/* For MAX_POOL `n` of x: where in the channel's plane the maximum is that the pooling's gradient goes to, i64. */
+sw_t sw__max_pool_index(sw_graph *g, const sw__node *n, sw_t x);
 /* c everywhere, with x's type and shape. */
 sw_t sw__const_like(sw_t x, double c);
 /* Axis counted from the end if negative; -1 (and the error recorded) if there is none such. */

@@ -74,15 +74,15 @@ static bool read_operand(einsum *e, const char **p, int i)
     const int named = letters(*p, &dots);
     char text[SW__TEXT_BYTES];
     sw__value_text(e->g, t->x.id, text);
+    if (!read_term(e, p, dots ? rank - named : -1, t)) return false;
     if (dots ? named > rank : named != rank)
         return fail(e, "term %d names %d axes%s, operand %s has %d", i + 1, named, dots ? " beside '...'" : "", text, rank);
-    if (!read_term(e, p, dots ? rank - named : -1, t)) return false;
     for (int k = 0; k < t->n; k++) {
         const unsigned char l = t->label[k];
         const int64_t d = sw_dim(t->x, k);
         if (e->count[l]++ == 0 || e->size[l] == 1) e->size[l] = d;
         if (e->size[l] == d || d == 1) continue;
-        return fail(e, "index '%.*s' is %lld in a term before, and %lld in operand %s", isalpha(l) ? 1 : 3,
+        return fail(e, "index '%.*s' is %lld in a term before, and %lld in operand %s: sizes must be equal or 1", isalpha(l) ? 1 : 3,
                     isalpha(l) ? (const char[]){ (char)l, 0 } : "...", (long long)e->size[l], (long long)d, text);
     }
     return true;

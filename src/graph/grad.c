@@ -210,10 +210,9 @@ static bool walk_alloc(walk *w)
     return false;
 }
 
-/* Gradients of the sum over roots of <root, seed> with respect to wrt[]; out[i] is invalid where nothing arrived. Looks
- * at nodes from `first` on. Errors are left in the graph. */
-static void backward(sw_graph *g, uint32_t first, const sw_t *roots, const sw_t *seeds, uint32_t n_roots,
-                     const sw_t *wrt, uint32_t n_wrt, sw_t *out)
+/* Errors are left in the graph. */
+void sw__grad_since(sw_graph *g, uint32_t first, const sw_t *roots, const sw_t *seeds, uint32_t n_roots,
+                    const sw_t *wrt, uint32_t n_wrt, sw_t *out)
 {
     walk w = { .g = g, .first = first, .end = first, .wrt = wrt, .n_wrt = n_wrt };
     for (uint32_t i = 0; i < n_roots; i++) w.end = SW_MAX(w.end, roots[i].id + 1);
@@ -260,7 +259,7 @@ void sw__grad_by_lowering(sw_graph *g, uint32_t id, const sw_t *dy, const bool *
         seeds[n_roots++] = dy[k];
     }
     for (uint32_t i = 0; i < n_wrt; i++) found[i] = SW_NONE;
-    backward(g, first, roots, seeds, n_roots, wrt, n_wrt, found);
+    sw__grad_since(g, first, roots, seeds, n_roots, wrt, n_wrt, found);
     for (uint32_t i = 0; i < n_wrt; i++) { /* the same value in two places: its gradient is complete at the first */
         bool seen = false;
         for (uint32_t j = 0; j < i; j++) seen |= wrt[j].id == wrt[i].id;
@@ -283,13 +282,18 @@ static sw_status check_arguments(sw_t loss, const sw_t *wrt, int n, const sw_t *
         return sw__fail(SW_ERR_ARGUMENT, "%s: the loss is an invalid value", call);
     }
     if (!sw__dtype_is_float(sw_type(loss))) {
-        sw__graph_error(g, SW_ERR_SHAPE, "%s: the loss is %s; only floating-point values have gradients", call,
+        sw__graph_error(g, SW_ERR_SHAPE, "%s: the loss is %s; only floating-point values have gradients (sw_cast)", call,
                         sw__value_text(g, loss.id, text));
         return sw_graph_status(g);
     }
     for (int i = 0; i < n; i++) {
         if (wrt[i].graph != g || !sw_valid(wrt[i])) {
             return sw__fail(SW_ERR_ARGUMENT, "%s: wrt[%d] is not a value of the loss's graph", call, i);
+        }
+        if (sw__node_of(wrt[i])->op == SW_OP_CONST) { /* broadcast anew wherever it is used: what would arrive is lost */
+            sw__graph_error(g, SW_ERR_ARGUMENT, "%s: wrt[%d] is %s, a constant, which gets no gradient: make it a sw_input or "
+                            "sw_param", call, i, sw__value_text(g, wrt[i].id, text));
+            return sw_graph_status(g);
         }
         if (sw__dtype_is_float(sw_type(wrt[i]))) continue;
         sw__graph_error(g, SW_ERR_SHAPE, "%s: wrt[%d] is %s; only floating-point values have gradients", call, i,
@@ -305,7 +309,7 @@ static sw_status differentiate(sw_t loss, sw_t seed, const sw_t *wrt, int n, sw_
     if (n == 0) return SW_OK;
     sw_t *found = sw__calloc((size_t)n, sizeof *found);
     if (!found) return sw__no_memory((size_t)n * sizeof *found, "gradients");
-    backward(g, 1, &loss, &seed, 1, wrt, (uint32_t)n, found);
+    sw__grad_since(g, 1, &loss, &seed, 1, wrt, (uint32_t)n, found);
     for (int i = 0; i < n && g->status == SW_OK; i++) {
         if (!sw_valid(found[i])) found[i] = sw__const_like(wrt[i], 0.0);
     }

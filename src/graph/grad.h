@@ -33,6 +33,11 @@ bool sw__constant_of(sw_t x, double *value);
 /* Gradients of node `id`'s inputs by lowering it into the same graph and differentiating that. As sw__op_info.grad. */
 void sw__grad_by_lowering(sw_graph *g, uint32_t id, const sw_t *dy, const bool *want, sw_t *dx);
 
+/* Appends the gradients of the sum over roots of <root, seed> with respect to wrt[], looking at nodes from `first` on;
+ * out[i] is invalid where nothing arrived. */
+void sw__grad_since(sw_graph *g, uint32_t first, const sw_t *roots, const sw_t *seeds, uint32_t n_roots,
+                    const sw_t *wrt, uint32_t n_wrt, sw_t *out);
+
 /* The bits of all axes of rank-r x but one. */
 static inline uint32_t sw__axes_but(int rank, int axis)
 {

@@ -194,11 +194,12 @@ static bool given_shape(sw_graph *g, const char *what, const char *name, sw_dtyp
 sw_t sw_input(sw_graph *g, const char *name, sw_dtype type, int rank, const int64_t *shape)
 {
     sw__node n;
+    char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (g == NULL || g->status != SW_OK || !given_shape(g, "input", name, type, rank, shape, &n)) return (sw_t){ g, 0 };
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         if (strcmp(g->inputs[i].name, name) != 0) continue;
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "input '%s': %%%u already has this name: names of inputs are unique",
-                               name, g->inputs[i].node);
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "input '%s' of %s: %s already has this name: names of inputs are unique",
+                               name, sw__shape_text(&n, a, sizeof a), sw__value_text(g, g->inputs[i].node, b));
     }
     const char *const own = sw__arena_strdup(&g->arena, name);
     if (own == NULL ||
@@ -216,14 +217,16 @@ sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type,
                  sw_init init)
 {
     sw__node n;
+    char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (g == NULL || g->status != SW_OK || !given_shape(g, "variable", name, type, rank, shape, &n))
         return (sw_t){ g, 0 };
     const char *const full = scoped(g, name);
     if (full == NULL) return (sw_t){ g, 0 };
     for (uint32_t i = 0; i < g->n_vars; i++) {
         if (strcmp(g->vars[i].name, full) != 0) continue;
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "variable '%s': %%%u already has this name: give the layer "
-                               "another one, or keep the value and use it twice", full, g->vars[i].node);
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "variable '%s' of %s: %s already has this name: give the layer "
+                               "another one, or keep the value and use it twice", full, sw__shape_text(&n, a, sizeof a),
+                               sw__value_text(g, g->vars[i].node, b));
     }
     if (sw__grow(&g->vars, &g->cap_vars, (size_t)g->n_vars + 1, sizeof *g->vars, "variables") != SW_OK)
         return sw__graph_error(g, SW_ERR_MEMORY, "out of memory: variable '%s'", full);
@@ -265,10 +268,11 @@ sw_t sw_output(sw_t x, const char *name)
     if (name == NULL || name[0] == '\0')
         return sw__graph_error(g, SW_ERR_ARGUMENT, "output %%%u: it has no name: results are read by name", x.id);
     if (!sw_valid(x)) return sw__graph_error(g, SW_ERR_ARGUMENT, "output '%s': its value is not valid", name);
+    char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     for (uint32_t i = 0; i < g->n_outputs; i++) {
         if (strcmp(g->outputs[i].name, name) != 0) continue;
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "output '%s': %%%u already has this name: names of outputs are "
-                               "unique", name, g->outputs[i].node);
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "output '%s' for %s: %s already has this name: names of outputs are "
+                               "unique", name, sw__value_text(g, x.id, a), sw__value_text(g, g->outputs[i].node, b));
     }
     const char *const own = sw__arena_strdup(&g->arena, name);
     if (own == NULL ||

@@ -26,7 +26,7 @@ enum { SW_OPF_PW = 1, SW_OPF_COMM = 2, SW_OPF_VIEW = 4, SW_OPF_PURE = 8 };
 typedef enum sw__attr_kind {
     SW_ATTR_NONE, SW_ATTR_CONST, SW_ATTR_LITERAL, SW_ATTR_AXIS, SW_ATTR_RANDOM, SW_ATTR_SLOT, SW_ATTR_TIE, SW_ATTR_PERM,
     SW_ATTR_PAD, SW_ATTR_SLICE, SW_ATTR_AXES, SW_ATTR_ACT, SW_ATTR_CONV, SW_ATTR_POOL, SW_ATTR_NORM,
-    SW_ATTR_CUSTOM
+    SW_ATTR_ATTENTION, SW_ATTR_CUSTOM, SW_ATTR_RECURRENT
 } sw__attr_kind;
 
 typedef enum sw__act { SW_ACT_NONE = 0, SW_ACT_RELU } sw__act;
@@ -36,7 +36,7 @@ typedef union sw__attr {
     struct { double value; int64_t ivalue; } constant;      /* CONST: value for floats, ivalue for the rest; both set */
     struct { const void *data; size_t bytes; } literal;     /* LITERAL: in the graph's arena */
     struct {
-        int axis;                                           /* IOTA, CONCAT, ARG*, SCAN, SORT, GATHER, SOFTMAX, … */
+        int axis;                                           /* IOTA, CONCAT, ARG*, SCAN, SORT, GATHER, SOFTMAX, …; CTC_LOSS: blank */
         bool flag;                                          /* SCAN: reverse; SORT, ARGSORT: descending */
         int64_t size;                                       /* EMBEDDING_GRAD: rows; OUTPUT: axis is the index k */
     } axis;
@@ -59,6 +59,12 @@ typedef union sw__attr {
         int64_t dim[5];                                     /* AVG_POOL_GRAD: shape of x */
     } pool;
     struct { double eps; int32_t n_axes; } norm;            /* n_axes: LAYER_NORM only */
+    struct {
+        int32_t reverse, relu;                              /* relu: RNN's activation, else tanh */
+        int32_t proj, lengths;                              /* whether there are such operands */
+        int64_t hidden, state;                              /* H, and R: H or the projection's size */
+    } recurrent;
+    struct { double scale; bool causal; } attention;        /* scale: resolved, not 0 for the default */
     struct { const struct sw__custom *op; } custom;         /* CUSTOM*: the registered op, graph/custom.h */
 } sw__attr;
 

@@ -48,7 +48,7 @@ sw_status sw__want_same_shape(const sw_graph *g, const sw__node *n, uint32_t i, 
 {
     if (sw__same_shape(sw__in(g, n, i), sw__in(g, n, j))) return SW_OK;
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
-    return sw__fail(SW_ERR_SHAPE, "shapes differ: %s and %s", sw__value_text(g, n->in[i], a),
+    return sw__fail(SW_ERR_SHAPE, "shapes differ: %s and %s: they must be equal", sw__value_text(g, n->in[i], a),
                     sw__value_text(g, n->in[j], b));
 }
 
@@ -69,7 +69,7 @@ sw_status sw__want_axis(const sw_graph *g, const sw__node *n, uint32_t i)
     const int axis = n->attr.axis.axis;
     if (axis >= 0 && axis < sw__in(g, n, i)->rank) return SW_OK;
     char x[SW__TEXT_BYTES];
-    return sw__fail(SW_ERR_SHAPE, "%s has no axis %d", sw__value_text(g, n->in[i], x), axis);
+    return sw__fail(SW_ERR_SHAPE, "%s has no axis %d: it has %d axes", sw__value_text(g, n->in[i], x), axis, sw__in(g, n, i)->rank);
 }
 
 sw_status sw__want_dims(const sw_graph *g, const sw__node *n, uint32_t i, int rank, const int64_t *dim, const char *why)
@@ -315,8 +315,8 @@ sw_status sw__infer_reduce(const sw_graph *g, sw__node *n)
     if (n->op == SW_OP_REDUCE_SUM || n->op == SW_OP_REDUCE_PROD) SW_TRY(sw__want_type(g, n, 0, SW_WANT_NUMBER));
     if (n->attr.axes.axes >> x->rank != 0) {
         char text[SW__TEXT_BYTES];
-        return sw__fail(SW_ERR_SHAPE, "axes 0x%x name an axis that %s does not have", n->attr.axes.axes,
-                        sw__value_text(g, n->in[0], text));
+        return sw__fail(SW_ERR_SHAPE, "axes 0x%x name an axis that %s does not have: SW_AXIS(i) is for i below %d",
+                        n->attr.axes.axes, sw__value_text(g, n->in[0], text), x->rank);
     }
     sw__take(n, x);
     for (int i = 0; i < x->rank; i++)

@@ -2,6 +2,7 @@
  * Called by sw__node_add, which puts the op, its id and the scope in front of a message. */
 #include "graph/custom.h"
 #include "graph/infer.h"
+#include "graph/recurrent.h"
 
 /* ---- matmul --------------------------------------------------------------------------------------------------- */
 
@@ -42,14 +43,12 @@ static sw_status slide(const char *what, int axis, int64_t size, int64_t kernel,
     return SW_OK;
 }
 
-/* Shape of the result of a convolution of x by w (both dims in full), checked; nd is in the attribute. */
-static sw_status conv_shape(const sw__attr *attr, const int64_t *x, const int64_t *w, int64_t *out)
+/* Shape of the result of a convolution of x by w (both dims in full, and as text), checked; nd is in the attribute. */
+static sw_status conv_shape(const sw__attr *attr, const int64_t *x, const int64_t *w, const char *xs, const char *ws,
+                            int64_t *out)
 {
     const int64_t groups = attr->conv.groups;
     const int nd = attr->conv.nd;
-    char xs[SW__TEXT_BYTES], ws[SW__TEXT_BYTES];
-    sw__dims_text(nd + 2, x, xs, sizeof xs);
-    sw__dims_text(nd + 2, w, ws, sizeof ws);
     if (groups < 1) return sw__fail(SW_ERR_ARGUMENT, "groups is %lld: it must be at least 1", (long long)groups);
     if (x[1] % groups != 0 || w[0] % groups != 0)
         return sw__fail(SW_ERR_SHAPE, "%lld channels in (x %s) and %lld out (weight %s) must be multiples of "
@@ -91,7 +90,10 @@ sw_status sw__infer_conv(const sw_graph *g, sw__node *n)
     SW_TRY(conv_operands(g, n));
     const sw__node *const x = sw__in(g, n, 0), *const w = sw__in(g, n, 1);
     sw__take(n, x);
-    SW_TRY(conv_shape(&n->attr, x->dim, w->dim, n->dim));
+    char xs[SW__TEXT_BYTES], ws[SW__TEXT_BYTES];
+    sw__value_text(g, n->in[0], xs);
+    sw__value_text(g, n->in[1], ws);
+    SW_TRY(conv_shape(&n->attr, x->dim, w->dim, xs, ws, n->dim));
     return n->n_in == 3 ? sw__want_dims(g, n, 2, 1, &w->dim[0], "one bias for each output channel") : SW_OK;
 }
 
@@ -100,7 +102,10 @@ sw_status sw__infer_conv_gx(const sw_graph *g, sw__node *n)
 {
     SW_TRY(conv_operands(g, n));
     int64_t dy[SW_MAX_RANK];
-    SW_TRY(conv_shape(&n->attr, n->attr.conv.dim, sw__in(g, n, 1)->dim, dy));
+    char xs[SW__TEXT_BYTES], ws[SW__TEXT_BYTES];
+    sw__dims_text(n->attr.conv.nd + 2, n->attr.conv.dim, xs, sizeof xs);
+    sw__value_text(g, n->in[1], ws);
+    SW_TRY(conv_shape(&n->attr, n->attr.conv.dim, sw__in(g, n, 1)->dim, xs, ws, dy));
     SW_TRY(sw__want_dims(g, n, 0, n->attr.conv.nd + 2, dy, "that is what the convolution gives"));
     sw__take(n, sw__in(g, n, 0));
     memcpy(n->dim, n->attr.conv.dim, sizeof n->attr.conv.dim);
@@ -112,18 +117,19 @@ sw_status sw__infer_conv_gw(const sw_graph *g, sw__node *n)
 {
     SW_TRY(conv_operands(g, n));
     int64_t dy[SW_MAX_RANK];
-    SW_TRY(conv_shape(&n->attr, sw__in(g, n, 0)->dim, n->attr.conv.dim, dy));
+    char xs[SW__TEXT_BYTES], ws[SW__TEXT_BYTES];
+    sw__value_text(g, n->in[0], xs);
+    sw__dims_text(n->attr.conv.nd + 2, n->attr.conv.dim, ws, sizeof ws);
+    SW_TRY(conv_shape(&n->attr, sw__in(g, n, 0)->dim, n->attr.conv.dim, xs, ws, dy));
     SW_TRY(sw__want_dims(g, n, 1, n->attr.conv.nd + 2, dy, "that is what the convolution gives"));
     sw__take(n, sw__in(g, n, 0));
     memcpy(n->dim, n->attr.conv.dim, sizeof n->attr.conv.dim);
     return SW_OK;
 }
 
-static sw_status pool_shape(const sw__attr *attr, const int64_t *x, int64_t *out)
+static sw_status pool_shape(const sw__attr *attr, const int64_t *x, const char *text, int64_t *out)
 {
     const int nd = attr->pool.nd;
-    char text[SW__TEXT_BYTES];
-    sw__dims_text(nd + 2, x, text, sizeof text);
     out[0] = x[0];
     out[1] = x[1];
     for (int i = 0; i < nd; i++) {
@@ -132,7 +138,7 @@ static sw_status pool_shape(const sw__attr *attr, const int64_t *x, int64_t *out
         if (st != SW_OK) return sw__prefix(st, "x %s", text);
         if (lo >= kernel || hi >= kernel || x[i + 2] == 0)
             return sw__fail(SW_ERR_SHAPE, "x %s, spatial axis %d: with a window of %lld, padding %lld, %lld there "
-                            "would be windows of nothing but padding", text, i, (long long)kernel, (long long)lo,
+                            "would be windows of nothing but padding: pad less than the window", text, i, (long long)kernel, (long long)lo,
                             (long long)hi);
     }
     return SW_OK;
@@ -150,7 +156,8 @@ sw_status sw__infer_pool(const sw_graph *g, sw__node *n)
     SW_TRY(sw__want_type(g, n, 0, SW_WANT_FLOAT));
     SW_TRY(sw__want_rank(g, n, 0, n->attr.pool.nd + 2, n->attr.pool.nd + 2));
     sw__take(n, sw__in(g, n, 0));
-    return pool_shape(&n->attr, sw__in(g, n, 0)->dim, n->dim);
+    char text[SW__TEXT_BYTES];
+    return pool_shape(&n->attr, sw__in(g, n, 0)->dim, sw__value_text(g, n->in[0], text), n->dim);
 }
 
 /* dy -> dx, whose shape the attribute has. */
@@ -159,7 +166,9 @@ sw_status sw__infer_avg_gx(const sw_graph *g, sw__node *n)
     SW_TRY(pool_nd(&n->attr));
     SW_TRY(sw__want_type(g, n, 0, SW_WANT_FLOAT));
     int64_t dy[SW_MAX_RANK];
-    SW_TRY(pool_shape(&n->attr, n->attr.pool.dim, dy));
+    char text[SW__TEXT_BYTES];
+    sw__dims_text(n->attr.pool.nd + 2, n->attr.pool.dim, text, sizeof text);
+    SW_TRY(pool_shape(&n->attr, n->attr.pool.dim, text, dy));
     SW_TRY(sw__want_dims(g, n, 0, n->attr.pool.nd + 2, dy, "that is what the pooling gives"));
     sw__take(n, sw__in(g, n, 0));
     memcpy(n->dim, n->attr.pool.dim, sizeof n->attr.pool.dim);
@@ -189,7 +198,8 @@ sw_status sw__infer_like0(const sw_graph *g, sw__node *n)
         SW_TRY(pool_nd(&n->attr));
         SW_TRY(sw__want_rank(g, n, 0, n->attr.pool.nd + 2, n->attr.pool.nd + 2));
         int64_t y[SW_MAX_RANK];
-        SW_TRY(pool_shape(&n->attr, sw__in(g, n, 0)->dim, y));
+        char text[SW__TEXT_BYTES];
+        SW_TRY(pool_shape(&n->attr, sw__in(g, n, 0)->dim, sw__value_text(g, n->in[0], text), y));
         SW_TRY(sw__want_dims(g, n, 1, n->attr.pool.nd + 2, y, "that is what the pooling gives"));
         SW_TRY(sw__want_same_shape(g, n, 1, 2));
     } else {
@@ -298,24 +308,45 @@ sw_status sw__infer_embedding_grad(const sw_graph *g, sw__node *n)
 /* ---- further outputs ------------------------------------------------------------------------------------------ */
 
 /* batch_norm: mean, var; batch_norm_grad: dweight, dbias: all [C]. */
-static void output_per_channel(const sw__node *from, sw__node *n)
+static void output_per_channel(const sw_graph *g, const sw__node *from, sw__node *n)
 {
+    (void)g;
     n->rank = 1;
     n->dim[0] = from->dim[1];
 }
 
 /* layer_norm: mean and 1/sqrt(var + eps): x's shape with the normalised axes as size 1. */
-static void output_per_row(const sw__node *from, sw__node *n)
+static void output_per_row(const sw_graph *g, const sw__node *from, sw__node *n)
 {
+    (void)g;
     sw__take(n, from);
     for (int i = from->rank - from->attr.norm.n_axes; i < from->rank; i++) n->dim[i] = 1;
 }
 
-/* Ops with several outputs: how many, and the shape of those beyond the first (their type is the first's). */
-static const struct { uint8_t op, outputs; void (*shape)(const sw__node *from, sw__node *n); } several[] = {
+/* ctc_loss: its derivative by operand 0. */
+static void output_like_first(const sw_graph *g, const sw__node *from, sw__node *n)
+{
+    sw__take(n, sw__in(g, from, 0));
+}
+
+/* Ops with several outputs: how many, and the shape of those beyond the first (their type is the first's where the function
+ * sets no other). */
+static const struct {
+    uint8_t op, outputs;
+    void (*shape)(const sw_graph *g, const sw__node *from, sw__node *n);
+} several[] = {
     { SW_OP_BATCH_NORM, 3, output_per_channel },
     { SW_OP_BATCH_NORM_GRAD, 3, output_per_channel },
     { SW_OP_LAYER_NORM, 3, output_per_row },
+    { SW_OP_LSTM, 4, sw__recurrent_output },
+    { SW_OP_GRU, 3, sw__recurrent_output },
+    { SW_OP_RNN, 2, sw__recurrent_output },
+    { SW_OP_LSTM_GRAD, 4, sw__recurrent_output },
+    { SW_OP_GRU_GRAD, 3, sw__recurrent_output },
+    { SW_OP_RNN_GRAD, 2, sw__recurrent_output },
+    { SW_OP_CTC_LOSS, 2, output_like_first },
+    { SW_OP_ATTENTION, 2, sw__attention_output },
+    { SW_OP_ATTENTION_GRAD, 3, sw__attention_grad_output },
 };
 
 int sw__node_outputs(const sw__node *n)
@@ -335,7 +366,7 @@ sw_status sw__infer_output(const sw_graph *g, sw__node *n)
         return sw__custom_output(g, from, k, n);
     for (size_t i = 0; i < SW_COUNT(several); i++) {
         if (several[i].op != from->op || k < 1 || k >= several[i].outputs) continue;
-        several[i].shape(from, n);
+        several[i].shape(g, from, n);
         return SW_OK;
     }
     char text[SW__TEXT_BYTES];

@@ -284,6 +284,57 @@ void sw__lower_max_pool_grad(sw_graph *g, const sw__node *n, const sw_t *in, sw_
     out[0] = unpadded(&c, dx);
 }
 
+/* Of each window's first element: its place in the plane of x, as if there were no edge. */
+static sw_t window_places(sw_graph *g, const window *c, int rank, const int64_t *dim)
+{
+    sw_t place = sw_full(g, SW_I64, rank, dim, 0.0);
+    int64_t row = 1;
+    for (int i = c->nd; i-- > 0; row *= c->in[i]) {
+        const sw_t at = sw_iota(g, SW_I64, rank, dim, 2 + i);
+        const sw_t from = sw_add_scalar(sw_mul_scalar(at, (double)c->stride[i]), -(double)c->lo[i]);
+        place = sw_add(place, sw_mul_scalar(from, (double)row));
+    }
+    return place;
+}
+
+/* How much further than the window's first element position p is. */
+static double place_of(const window *c, int64_t p)
+{
+    int64_t at[3], row = 1, sum = 0;
+    position(c, p, at);
+    for (int i = c->nd; i-- > 0; row *= c->in[i]) sum += at[i] * row;
+    return (double)sum;
+}
+
+/* As max_pool_grad finds it: the first position that is greatest, or the first NaN; never padding. */
+sw_t sw__max_pool_index(sw_graph *g, const sw__node *n, sw_t x)
+{
+    const window c = pool_window(&n->attr, sw__node_of(x)->dim, n->dim);
+    if (is_empty(&c)) return sw_full(g, SW_I64, n->rank, n->dim, 0.0);
+    const sw_t xp = padded(&c, x, -INFINITY);
+    sw_t real = SW_NONE; /* false on padding */
+    if (is_padded(&c)) {
+        int64_t one[5] = { 1, 1 };
+        memcpy(one + 2, c.in, sizeof c.in);
+        real = padded(&c, sw_full(g, SW_BOOL, n->rank, one, 1.0), 0.0);
+    }
+    const int64_t positions = product(c.kernel, c.nd);
+    sw_t best = seen(&c, xp, 0), place = sw_full(g, SW_I64, n->rank, n->dim, 0.0);
+    sw_t have = real.graph ? seen(&c, real, 0) : SW_NONE;
+    for (int64_t p = 1; p < positions; p++) {
+        const sw_t v = seen(&c, xp, p);
+        sw_t better = sw_or(sw_gt(v, best), sw_and(sw_ne(v, v), sw_eq(best, best)));
+        if (real.graph) {
+            const sw_t is_real = seen(&c, real, p);
+            better = sw_and(is_real, sw_or(better, sw_not(have)));
+            have = sw_or(have, is_real);
+        }
+        place = sw_where(better, sw_const(g, SW_I64, place_of(&c, p)), place);
+        best = sw_where(better, v, best);
+    }
+    return sw_add(window_places(g, &c, n->rank, n->dim), place);
+}
+
 /* ---- average pooling --------------------------------------------------------------------------------------------- */
 
 /* How many elements of x (not of the padding) output o of axis i sees. */

@@ -97,6 +97,18 @@ char *sw__op_label(const sw_graph *g, sw__op op, uint32_t id, char *buf, size_t 
 
 /* ---- adding --------------------------------------------------------------------------------------------------- */
 
+/* " beside %1 'x' f32[2]": one of the operands that is a value, so that the place can be found; "" if there is none. */
+static const char *beside(const sw_graph *g, const sw_t *xs, uint32_t n, char *buf, size_t size)
+{
+    char text[SW__TEXT_BYTES];
+    for (uint32_t i = 0; i < n; i++) {
+        if (xs[i].graph != g || !sw_valid(xs[i])) continue;
+        snprintf(buf, size, " beside %s", sw__value_text(g, xs[i].id, text));
+        return buf;
+    }
+    return "";
+}
+
 /* All are values of g; otherwise the error is recorded in g. */
 static bool values_of(sw_graph *g, sw__op op, const sw_t *xs, uint32_t n)
 {
@@ -104,7 +116,8 @@ static bool values_of(sw_graph *g, sw__op op, const sw_t *xs, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         const bool foreign = xs[i].graph != NULL && xs[i].graph != g;
         if (!foreign && sw_valid(xs[i])) continue;
-        sw__op_error(g, op, SW_ERR_ARGUMENT, "operand %u %s", i + 1,
+        char text[2 * SW__TEXT_BYTES];
+        sw__op_error(g, op, SW_ERR_ARGUMENT, "operand %u%s %s", i + 1, beside(g, xs, n, text, sizeof text),
                      foreign ? "belongs to another graph: values of two graphs do not mix"
                              : "is no value (SW_NONE, or never set)");
         return false;
@@ -194,6 +207,8 @@ static void copy_attr(sw__attr *to, const sw__attr *from, sw__attr_kind kind)
         [SW_ATTR_CONV] = { MEMBER(conv), 0, 0 },
         [SW_ATTR_POOL] = { MEMBER(pool), OFFSET(pool.include_pad) + sizeof(bool), OFFSET(pool.kernel) },
         [SW_ATTR_NORM] = { MEMBER(norm), OFFSET(norm.n_axes) + sizeof(int32_t), MEMBER(norm) },
+        [SW_ATTR_RECURRENT] = { MEMBER(recurrent), 0, 0 },
+        [SW_ATTR_ATTENTION] = { MEMBER(attention), OFFSET(attention.causal) + sizeof(bool), MEMBER(attention) },
         [SW_ATTR_CUSTOM] = { MEMBER(custom), 0, 0 },
     };
 #undef MEMBER

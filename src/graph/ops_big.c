@@ -28,7 +28,7 @@ static sw_t matmul_batched(sw_t a, sw_t b)
         to_b[rank - i] = i <= 2 ? db : db == 1 ? da : db;
         if (to_a[rank - i] == to_b[rank - i] || i <= 2) continue;
         char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
-        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "batch axes do not broadcast: %s x %s",
+        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "batch axes do not broadcast: %s x %s: sizes must be equal or 1",
                             sw__value_text(a.graph, a.id, left), sw__value_text(a.graph, b.id, right));
     }
     const sw_t xs[2] = { sw__expand_to(a, rank, to_a), sw__expand_to(b, rank, to_b) };
@@ -46,13 +46,13 @@ sw_t sw_matmul(sw_t a, sw_t b)
 {
     const sw_t xs[2] = { a, b };
     sw_t invalid;
+    char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
     if (!sw__operands(SW_OP_MATMUL, xs, 2, &invalid)) return invalid;
     if (sw_rank(a) == 0 || sw_rank(b) == 0)
-        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "operand %d is a scalar: sw_mul multiplies by one",
-                            sw_rank(a) == 0 ? 1 : 2);
+        return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "operand %d, %s, is a scalar: sw_mul multiplies by one",
+                            sw_rank(a) == 0 ? 1 : 2, sw__value_text(a.graph, sw_rank(a) == 0 ? a.id : b.id, left));
     const bool vector_a = sw_rank(a) == 1, vector_b = sw_rank(b) == 1;
     const int64_t k_a = sw_dim(a, -1), k_b = sw_dim(b, vector_b ? 0 : -2);
-    char left[SW__TEXT_BYTES], right[SW__TEXT_BYTES];
     if (k_a != k_b) /* the shape rule would see it too, but after operands were reshaped and expanded */
         return sw__op_error(a.graph, SW_OP_MATMUL, SW_ERR_SHAPE, "inner sizes differ: %s x %s (%lld against %lld): "
                             "the last axis of the left side must equal the last but one of the right",
@@ -131,35 +131,75 @@ sw_t sw_conv_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_options *o)
     return sw__node_add(x.graph, SW_OP_CONV, xs, n, &attr, NULL);
 }
 
-static sw_t pool(sw__op op, sw_t x, const sw_pool_options *o)
+/* ceil_mode: padding behind that makes room for a last window that begins before the padding and would otherwise be left out.
+ * Numbers that are no pooling's are left to the shape rule. */
+static int64_t room_behind(int64_t n, int64_t kernel, int64_t stride, int64_t lo, int64_t hi)
+{
+    const int64_t most = INT64_MAX / 8;
+    if (n < 1 || kernel < 1 || stride < 1 || lo < 0 || hi < 0 || n > most || kernel > most || stride > most || lo > most ||
+        hi > most || n + lo + hi + stride <= kernel)
+        return hi;
+    int64_t out = (n + lo + hi - kernel + stride - 1) / stride + 1;
+    if ((out - 1) * stride >= n + lo) out--;
+    return SW_MAX(hi, (out - 1) * stride + kernel - n - lo);
+}
+
+bool sw__pool_attr(sw__op op, sw_t x, const sw_pool_options *o, sw__attr *attr)
 {
     sw_t invalid;
-    if (!sw__operands(op, &x, 1, &invalid)) return invalid;
-    if (o == NULL)
-        return sw__op_error(x.graph, op, SW_ERR_ARGUMENT, "the options are NULL: they hold the kernel's size");
-    const int nd = spatial(op, x);
-    if (nd == 0) return (sw_t){ x.graph, 0 };
-    sw__attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.pool.nd = nd;
-    attr.pool.include_pad = op == SW_OP_AVG_POOL && o->count_include_pad;
-    for (int i = 0; i < nd; i++) {
-        attr.pool.kernel[i] = o->kernel[i];
-        attr.pool.stride[i] = o->stride[i] != 0 ? o->stride[i] : o->kernel[i];
-        attr.pool.pad_lo[i] = o->pad_lo[i];
-        attr.pool.pad_hi[i] = o->pad_hi[i];
+    if (!sw__operands(op, &x, 1, &invalid)) return false;
+    if (o == NULL) {
+        sw__op_error(x.graph, op, SW_ERR_ARGUMENT, "the options are NULL: they hold the kernel's size");
+        return false;
     }
-    return sw__with_attr(op, x, &attr);
+    const int nd = spatial(op, x);
+    if (nd == 0) return false;
+    memset(attr, 0, sizeof *attr);
+    attr->pool.nd = nd;
+    attr->pool.include_pad = op == SW_OP_AVG_POOL && o->count_include_pad;
+    for (int i = 0; i < nd; i++) {
+        const int64_t stride = o->stride[i] != 0 ? o->stride[i] : o->kernel[i], lo = o->pad_lo[i], hi = o->pad_hi[i];
+        attr->pool.kernel[i] = o->kernel[i];
+        attr->pool.stride[i] = stride;
+        attr->pool.pad_lo[i] = lo;
+        attr->pool.pad_hi[i] = o->ceil_mode ? room_behind(sw_dim(x, i + 2), o->kernel[i], stride, lo, hi) : hi;
+    }
+    return true;
 }
 
 sw_t sw_max_pool_op(sw_t x, const sw_pool_options *o)
 {
-    return pool(SW_OP_MAX_POOL, x, o);
+    sw__attr attr;
+    return sw__pool_attr(SW_OP_MAX_POOL, x, o, &attr) ? sw__with_attr(SW_OP_MAX_POOL, x, &attr) : (sw_t){ x.graph, 0 };
+}
+
+/* What the last window of y has less than the kernel along spatial axis i, it is not divided by: PyTorch counts the padding
+ * that was asked for, not the room that ceil_mode adds. */
+static sw_t without_room(sw_t y, const sw__attr *attr, int i, int64_t room)
+{
+    const int64_t m = sw_dim(y, i + 2), kernel = attr->pool.kernel[i];
+    if (room <= 0 || m < 1) return y;
+    int64_t shape[SW_MAX_RANK] = { 1, 1, 1, 1, 1 };
+    shape[i + 2] = m;
+    const sw_t at = sw_iota(y.graph, SW_I64, sw_rank(y), shape, i + 2);
+    const sw_t last = sw_eq(at, sw_const(y.graph, SW_I64, (double)(m - 1)));
+    const sw_t share = sw_const(y.graph, sw_type(y), (double)kernel / (double)(kernel - room));
+    return sw_mul(y, sw_where(last, share, sw_const(y.graph, sw_type(y), 1.0)));
 }
 
 sw_t sw_avg_pool_op(sw_t x, const sw_pool_options *o)
 {
-    return pool(SW_OP_AVG_POOL, x, o);
+    sw__attr attr;
+    if (!sw__pool_attr(SW_OP_AVG_POOL, x, o, &attr)) return (sw_t){ x.graph, 0 };
+    bool padded = false;
+    for (int i = 0; i < attr.pool.nd; i++) padded = padded || o->pad_lo[i] != 0 || o->pad_hi[i] != 0;
+    attr.pool.include_pad = attr.pool.include_pad && padded; /* with nothing but room behind, what is there is counted */
+    sw_t y = sw__with_attr(SW_OP_AVG_POOL, x, &attr);
+    for (int i = 0; i < attr.pool.nd && attr.pool.include_pad && sw_valid(y); i++) {
+        const int64_t used = (sw_dim(y, i + 2) - 1) * attr.pool.stride[i] + attr.pool.kernel[i];
+        y = without_room(y, &attr, i, used - sw_dim(x, i + 2) - attr.pool.pad_lo[i] - o->pad_hi[i]);
+    }
+    return y;
 }
 
 /* ---- norms ---------------------------------------------------------------------------------------------------- */

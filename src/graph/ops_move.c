@@ -71,9 +71,10 @@ sw_t sw_reshape(sw_t x, int rank, const int64_t *shape)
 sw_t sw_flatten(sw_t x)
 {
     if (!usable(x)) return refuse(SW_OP_RESHAPE, x);
+    char text[SW__TEXT_BYTES];
     if (sw_rank(x) == 0)
-        return sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "sw_flatten needs an axis to keep, %%%u is a scalar",
-                            x.id);
+        return sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "sw_flatten needs an axis to keep, %s is a scalar",
+                            sw__value_text(x.graph, x.id, text));
     const sw__node *const n = sw__node_of(x);
     return sw_reshape(x, 2, (int64_t[]){ n->dim[0], sw__dims_product(n->dim + 1, n->rank - 1) });
 }
@@ -90,8 +91,8 @@ sw_t sw_permute(sw_t x, const int *axes)
         const int axis = axes[i] < 0 ? axes[i] + rank : axes[i];
         if (axis < 0 || axis >= rank) {
             char text[SW__TEXT_BYTES];
-            return sw__op_error(x.graph, SW_OP_PERMUTE, SW_ERR_SHAPE, "%s has no axis %d",
-                                sw__value_text(x.graph, x.id, text), axes[i]);
+            return sw__op_error(x.graph, SW_OP_PERMUTE, SW_ERR_SHAPE, "%s has no axis %d: it must be %d to %d",
+                                sw__value_text(x.graph, x.id, text), axes[i], -rank, rank - 1);
         }
         attr.perm.axes[i] = (uint8_t)axis;
         same = same && axis == i;

@@ -96,9 +96,10 @@ sw_t sw_ne(sw_t a, sw_t b)
 
 sw_t sw_not(sw_t x)
 {
+    char text[SW__TEXT_BYTES];
     if (sw_valid(x) && sw_type(x) != SW_BOOL)
-        return sw__op_error(x.graph, SW_OP_XOR, SW_ERR_SHAPE, "sw_not takes a bool, not %s (flip bits with sw_xor)",
-                            sw_dtype_name(sw_type(x)));
+        return sw__op_error(x.graph, SW_OP_XOR, SW_ERR_SHAPE, "sw_not takes a bool, as sw_ne(x, 0) gives one, not %s (flip "
+                            "bits with sw_xor)", sw__value_text(x.graph, x.id, text));
     return sw_xor(x, sw__const_like(x, 1));
 }
 

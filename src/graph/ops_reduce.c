@@ -51,9 +51,10 @@ sw_t sw_prod(sw_t x, uint32_t axes, bool keep)
 /* Sum over count; the mean of nothing is 0/0, NaN. */
 sw_t sw_mean(sw_t x, uint32_t axes, bool keep)
 {
+    char text[SW__TEXT_BYTES];
     if (sw_valid(x) && !sw__dtype_is_float(sw_type(x)))
         return sw__op_error(x.graph, SW_OP_REDUCE_SUM, SW_ERR_SHAPE, "the mean needs a floating-point type, not %s: "
-                            "sw_cast it first", sw_dtype_name(sw_type(x)));
+                            "sw_cast it first", sw__value_text(x.graph, x.id, text));
     const sw_t sum = sw_sum(x, axes, keep);
     if (!sw_valid(sum)) return sum;
     int64_t count = 1;

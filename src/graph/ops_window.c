@@ -121,3 +121,80 @@ sw_t sw_conv_transpose_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_options 
     const sw_t y = sw__node_add(x.graph, SW_OP_CONV_GRAD_X, xs, 2, &attr, NULL);
     return plus_bias(sw_pad(y, none, extra, NULL, 0.0), bias);
 }
+
+/* ---- pooling by other means --------------------------------------------------------------------------------------- */
+
+/* From the average: (average of x^p times the window's elements)^(1/p). Where that is 0 the root has no derivative, and
+ * PyTorch lets no gradient through. */
+sw_t sw_lp_pool_op(sw_t x, double p, const sw_pool_options *o)
+{
+    sw__attr attr;
+    if (!sw__pool_attr(SW_OP_AVG_POOL, x, o, &attr)) return (sw_t){ x.graph, 0 };
+    double elements = 1;
+    bool padded = false;
+    for (int i = 0; i < attr.pool.nd; i++) {
+        elements *= (double)attr.pool.kernel[i];
+        padded = padded || o->pad_lo[i] != 0 || o->pad_hi[i] != 0;
+    }
+    if (!(p > 0) || p > 1e6 || padded)
+        return sw__op_error(x.graph, SW_OP_AVG_POOL, SW_ERR_ARGUMENT, "lp pooling: the power %g must be above 0 and finite, and "
+                            "padding is not for it", p);
+    const sw_t powers = p == 2 ? sw_square(x) : sw_pow(x, sw_const(x.graph, sw_type(x), p));
+    const sw_t mean = sw_avg_pool_op(powers, o);
+    if (!sw_valid(mean)) return mean;
+    const sw_t zero = sw_const(x.graph, sw_type(x), 0.0), none = sw_eq(mean, zero);
+    const sw_t sum = sw_mul_scalar(sw_where(none, sw_const(x.graph, sw_type(x), 1.0), mean), elements);
+    const sw_t root = p == 2 ? sw_sqrt(sum) : sw_pow(sum, sw_const(x.graph, sw_type(x), 1 / p));
+    return sw_where(none, zero, root);
+}
+
+sw_t sw_max_pool_indices(sw_t x, const sw_pool_options *o)
+{
+    const sw_t y = sw_max_pool_op(x, o); /* for the checks and the shape; it goes if nobody wants it */
+    if (!sw_valid(y)) return y;
+    const sw__node n = *sw__node_of(y);
+    return sw__max_pool_index(x.graph, &n, x);
+}
+
+/* The plane's size along spatial axis i: what was asked for, if the pooling that is undone could have come from it. */
+static bool unpooled_size(sw_t x, const sw_pool_options *o, const int64_t *size, int i, int64_t *out)
+{
+    const int64_t n = sw_dim(x, i + 2), k = o->kernel[i], s = o->stride[i] != 0 ? o->stride[i] : k;
+    const int64_t most = INT32_MAX, lo = o->pad_lo[i], hi = o->pad_hi[i];
+    char text[SW__TEXT_BYTES];
+    sw__value_text(x.graph, x.id, text);
+    if (k < 1 || s < 1 || lo < 0 || hi < 0 || n < 1 || k > most || s > most || lo > most || hi > most || n > most) {
+        sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_ARGUMENT, "max_unpool of %s, spatial axis %d: input, kernel %lld and "
+                     "stride %lld must be at least 1 and padding not negative", text, i, (long long)k, (long long)s);
+        return false;
+    }
+    const int64_t usual = (n - 1) * s - lo - hi + k;
+    *out = size != NULL ? size[i] : usual;
+    if (*out >= 1 && *out > usual - s && *out < usual + s) return true;
+    sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE, "max_unpool of %s, spatial axis %d: size %lld, but a pooling of kernel "
+                 "%lld and stride %lld gives %lld elements for more than %lld and less than %lld", text, i, (long long)*out,
+                 (long long)k, (long long)s, (long long)n, (long long)(usual - s), (long long)(usual + s));
+    return false;
+}
+
+sw_t sw_max_unpool_op(sw_t x, sw_t indices, const sw_pool_options *o, const int64_t *size)
+{
+    const sw_t xs[2] = { x, indices };
+    sw_t invalid;
+    if (!sw__operands(SW_OP_SCATTER_SET, xs, 2, &invalid)) return invalid;
+    const sw__node from = *sw__node_of(x);
+    char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
+    if (o == NULL || from.rank < 3 || from.rank > 5 || !sw__same_shape(&from, sw__node_of(indices)))
+        return sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE, "max_unpool takes x [N, C, spatial…] with 1 to 3 spatial "
+                            "axes, indices of its shape and the pooling's options; x is %s, the indices %s",
+                            sw__value_text(x.graph, x.id, a), sw__value_text(x.graph, indices.id, b));
+    int64_t to[SW_MAX_RANK] = { from.dim[0], from.dim[1] };
+    for (int i = 0; i < from.rank - 2; i++)
+        if (!unpooled_size(x, o, size, i, &to[i + 2])) return (sw_t){ x.graph, 0 };
+    const int64_t plane[3] = { from.dim[0], from.dim[1], sw__dims_product(to + 2, from.rank - 2) };
+    const int64_t flat[3] = { from.dim[0], from.dim[1], sw__dims_product(from.dim + 2, from.rank - 2) };
+    if (plane[2] < 0) return sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE, "max_unpool: the result is too large");
+    const sw_t zeros = sw_full(x.graph, (sw_dtype)from.dtype, 3, plane, 0.0);
+    const sw_t y = sw_scatter_set(zeros, sw_reshape(indices, 3, flat), sw_reshape(x, 3, flat), 2);
+    return sw_reshape(y, from.rank, to);
+}

@@ -139,6 +139,23 @@ static void print_norm(const sw__node *n, int rank_in, sw__text *t)
     if (n->attr.norm.n_axes > 0) sw__text_add(t, " n_axes=%d", (int)n->attr.norm.n_axes);
 }
 
+static void print_recurrent(const sw__node *n, int rank_in, sw__text *t)
+{
+    (void)rank_in;
+    sw__text_add(t, " hidden=%lld", (long long)n->attr.recurrent.hidden);
+    if (n->attr.recurrent.proj) sw__text_add(t, " proj=%lld", (long long)n->attr.recurrent.state);
+    if (n->attr.recurrent.relu) sw__text_add(t, " relu");
+    if (n->attr.recurrent.reverse) sw__text_add(t, " reverse");
+    if (n->attr.recurrent.lengths) sw__text_add(t, " lengths");
+}
+
+static void print_attention(const sw__node *n, int rank_in, sw__text *t)
+{
+    (void)rank_in;
+    sw__text_add(t, " scale=%.9g", n->attr.attention.scale);
+    if (n->attr.attention.causal) sw__text_add(t, " causal");
+}
+
 static void print_custom(const sw__node *n, int rank_in, sw__text *t)
 {
     (void)rank_in;
@@ -162,6 +179,8 @@ static void (*const print_attr[])(const sw__node *n, int rank_in, sw__text *t) =
     [SW_ATTR_CONV] = print_conv,
     [SW_ATTR_POOL] = print_pool,
     [SW_ATTR_NORM] = print_norm,
+    [SW_ATTR_RECURRENT] = print_recurrent,
+    [SW_ATTR_ATTENTION] = print_attention,
     [SW_ATTR_CUSTOM] = print_custom,
 };
 

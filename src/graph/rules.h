@@ -42,8 +42,13 @@ SW_INFER(sw__infer_batch_norm)
 SW_INFER(sw__infer_batch_norm_grad)
 SW_INFER(sw__infer_layer_norm)
 SW_INFER(sw__infer_cross_entropy)
+SW_INFER(sw__infer_resample)
 SW_INFER(sw__infer_embedding)
 SW_INFER(sw__infer_embedding_grad)
+SW_INFER(sw__infer_recurrent)
+SW_INFER(sw__infer_ctc_loss)
+SW_INFER(sw__infer_attention)
+SW_INFER(sw__infer_attention_grad)
 SW_INFER(sw__infer_custom)
 SW_INFER(sw__infer_custom_grad)
 #undef SW_INFER
@@ -100,8 +105,12 @@ SW_GRAD(sw__grad_layer_norm)
 SW_GRAD(sw__grad_softmax)
 SW_GRAD(sw__grad_log_softmax)
 SW_GRAD(sw__grad_cross_entropy)
+SW_GRAD(sw__grad_resample)
 SW_GRAD(sw__grad_embedding)
 SW_GRAD(sw__grad_embedding_grad)
+SW_GRAD(sw__grad_recurrent)
+SW_GRAD(sw__grad_ctc_loss)
+SW_GRAD(sw__grad_attention)
 SW_GRAD(sw__grad_custom)
 SW_GRAD(sw__grad_custom_grad)
 #undef SW_GRAD
@@ -123,8 +132,18 @@ SW_LOWER(sw__lower_layer_norm_grad)
 SW_LOWER(sw__lower_softmax)
 SW_LOWER(sw__lower_log_softmax)
 SW_LOWER(sw__lower_cross_entropy)
+SW_LOWER(sw__lower_resample)
 SW_LOWER(sw__lower_embedding)
 SW_LOWER(sw__lower_embedding_grad)
+SW_LOWER(sw__lower_recurrent)
+SW_LOWER(sw__lower_recurrent_grad)
+SW_LOWER(sw__lower_ctc_loss)
+SW_LOWER(sw__lower_attention)
+SW_LOWER(sw__lower_attention_grad)
 #undef SW_LOWER
+
+/* Shapes of further outputs that stand beside their op (attention.c); see infer_big.c. */
+void sw__attention_output(const sw_graph *g, const sw__node *from, sw__node *n);
+void sw__attention_grad_output(const sw_graph *g, const sw__node *from, sw__node *n);
 
 #endif

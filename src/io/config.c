@@ -281,6 +281,14 @@ static sw_status separate_value(sw_key k, const char *flag, int argc, char *cons
     return SW_OK;
 }
 
+/* --no-preflight: false for a key of truth values, unless there is a key of that name (no_tune). */
+static bool negated(const char *name, sw_key *k)
+{
+    sw_key own;
+    const bool no = strncmp(name, "no-", 3) == 0 || strncmp(name, "no_", 3) == 0;
+    return no && !sw_config_find(name, &own) && sw_config_find(name + 3, k) && sw__keys[*k].info.type == SW_KEY_BOOL;
+}
+
 sw_status sw_config_argument(sw_config *c, int argc, char *const *argv, int *i, const char *const *extra, bool *taken)
 {
     const char *const argument = argv[*i];
@@ -294,7 +302,10 @@ sw_status sw_config_argument(sw_config *c, int argc, char *const *argv, int *i, 
     const char *value = equals != NULL ? equals + 1 : NULL;
     sw_status st = SW_OK;
     int next = *i;
-    if (!sw_config_find(name, &k)) {
+    if (equals == NULL && negated(name, &k)) {
+        st = at_flag(sw__config_store(c, k, "false", SW_FROM_ARGUMENT, 0), argument);
+        next++;
+    } else if (!sw_config_find(name, &k)) {
         st = at_flag(sw__config_unknown(name, extra), argument);
     } else {
         if (equals != NULL)

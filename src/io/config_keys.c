@@ -104,7 +104,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_LOSS] = {
         .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto",
-                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber",
+                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber|bce_with_logits",
                   .help = "what is minimised; auto: cross_entropy for classes, mse for values" },
     },
     [SW_KEY_LABEL_SMOOTHING] = {
@@ -319,6 +319,21 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_NO_TUNE] = {
         .info = { .name = "no_tune", .group = "control", .type = SW_KEY_BOOL, .fallback = "false", .may_change = true,
                   .help = "do not measure which of a GPU's kernels are the fastest" },
+        .alone = "true",
+    },
+    [SW_KEY_PREFLIGHT] = {
+        .info = { .name = "preflight", .group = "control", .type = SW_KEY_BOOL, .fallback = "true", .may_change = true,
+                  .help = "look at the first batch, its gradients and dead relus before the first step; --no-preflight: not" },
+        .alone = "true",
+    },
+    [SW_KEY_SHADOW] = {
+        .info = { .name = "shadow", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
+                  .help = "DEVICE:STEPS: every so many steps each op is computed on that device, too, and compared: ref:100, "
+                          "cpu:100" },
+    },
+    [SW_KEY_HASHES] = {
+        .info = { .name = "hashes", .group = "control", .type = SW_KEY_BOOL, .fallback = "true", .may_change = true,
+                  .help = "record hashes of the weights in hashes.csv, for swoop verify" },
         .alone = "true",
     },
     [SW_KEY_PROJECT] = {

@@ -1,6 +1,6 @@
 /* tile_math_simd.h: elementary functions in f32, written without branches so that loops over them vectorise at every
  * level. Coefficients are minimax fits (Remez) made for the intervals named below; errors: docs/decisions/010.
- * Included by tile_calc_simd.c only. */
+ * Included by tile_calc_simd.c and by the cpu's recurrent_simd.c. */
 #ifndef SW_KERNEL_TILE_MATH_SIMD_H
 #define SW_KERNEL_TILE_MATH_SIMD_H
 

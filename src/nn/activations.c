@@ -1,6 +1,6 @@
 /* activations.c: activation functions as graphs of primitives; definitions and names are torch.nn.functional's. The fuser
  * makes each one kernel with what stands around it. Beside layers.c; relu, sigmoid, gelu, silu, tanh are graph.h's own. */
-#include "graph/graph.h"
+#include "graph/build.h"
 #include "swoop/nn.h"
 
 static sw_t like(sw_t x, double c)
@@ -124,9 +124,11 @@ sw_t sw_glu(sw_t x, int axis, sw_glu_kind kind)
         [SW_GLU] = gate_sigmoid, [SW_REGLU] = gate_relu, [SW_GEGLU] = gate_gelu, [SW_SWIGLU] = gate_silu};
     if (!sw_valid(x)) return SW_NONE;
     const int rank = sw_rank(x), at = axis < 0 ? axis + rank : axis;
+    char text[SW__TEXT_BYTES];
     if ((unsigned)kind >= SW_COUNT(gates)) return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "glu: there is no kind %d", (int)kind);
     if (at < 0 || at >= rank || sw_dim(x, at) % 2 != 0)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "glu: x of rank %d cannot be halved along axis %d%s", rank, axis,
+        return sw__graph_error(x.graph, SW_ERR_SHAPE, "glu: %s cannot be halved along axis %d%s",
+                               sw__value_text(x.graph, x.id, text), axis,
                                at >= 0 && at < rank ? ": its size is odd" : "");
     const int64_t half = sw_dim(x, at) / 2;
     const sw_t first = sw_narrow(x, at, 0, half), second = sw_narrow(x, at, half, half);

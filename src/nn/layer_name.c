@@ -29,7 +29,9 @@ sw__layer_name sw__name_layer(const sw_graph *g, const char *given, const char *
 /* Names the layer's result; an error that its ops have just met (x was valid) is told with the layer's name in front. */
 sw_t sw__layer_finish(sw_graph *g, sw_t y, const sw__layer_name *n)
 {
-    if (!sw_valid(y) && g->status != SW_OK && !strstr(g->message, n->base)) {
+    char quoted[SW__LAYER_NAME + 1]; /* a message that names one of its variables names the layer */
+    snprintf(quoted, sizeof quoted, "'%s", n->base);
+    if (!sw_valid(y) && g->status != SW_OK && !strstr(g->message, quoted)) {
         char message[sizeof g->message];
         snprintf(message, sizeof message, "%.900s", g->message);
         snprintf(g->message, sizeof g->message, "layer '%.100s': %.900s", n->base, message);

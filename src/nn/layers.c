@@ -1,4 +1,5 @@
-/* layers.c: layers with parameters, made of variables and ops; convolutions are in layers_conv.c, further norms in layers_norm.c. Names are PyTorch's state_dict names.
+/* layers.c: layers with parameters, made of variables and ops; convolutions are in layers_conv.c, pooling in
+ * layers_pool.c, further norms in layers_norm.c. Names are PyTorch's state_dict names.
  * On graph/; used by models_*.c and by users' own networks. */
 #include "nn/layers.h"
 
@@ -7,37 +8,14 @@ sw_t sw_linear_with(sw_t x, sw_linear_options o)
     if (!sw_valid(x)) return SW_NONE;
     sw_graph *g = x.graph;
     const int64_t k = sw_dim(x, -1), n = o.features;
+    char text[SW__TEXT_BYTES];
     if (sw_rank(x) < 1 || n < 1)
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "linear '%s': %lld features of an input of rank %d", o.name ? o.name : "",
-                               (long long)n, sw_rank(x));
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "linear '%s' of %s: %lld features: 1 or more, and an input [.., K]",
+                               o.name ? o.name : "", sw__value_text(g, x.id, text), (long long)n);
     const sw__layer_name name = sw__name_layer(g, o.name, "linear", "weight");
     const sw_t w = sw__layer_param(g, &name, "weight", 2, (int64_t[]){n, k}, sw__fan_in_init(o.weight_init, k));
     const sw_t b = o.no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &n, sw__fan_in_init(o.bias_init, k));
     return sw__layer_finish(g, sw_linear_op(x, w, b), &name);
-}
-
-static sw_pool_options pool_options(sw_pool2d_options o)
-{
-    const int64_t k = o.kernel ? o.kernel : 2, s = o.stride ? o.stride : k;
-    return (sw_pool_options){.kernel = {k, k}, .stride = {s, s}, .pad_lo = {o.pad, o.pad}, .pad_hi = {o.pad, o.pad},
-                             .count_include_pad = !o.exclude_pad};
-}
-
-sw_t sw_max_pool2d_with(sw_t x, sw_pool2d_options o)
-{
-    const sw_pool_options p = pool_options(o);
-    return sw_max_pool_op(x, &p);
-}
-
-sw_t sw_avg_pool2d_with(sw_t x, sw_pool2d_options o)
-{
-    const sw_pool_options p = pool_options(o);
-    return sw_avg_pool_op(x, &p);
-}
-
-sw_t sw_global_avg_pool2d(sw_t x)
-{
-    return sw_mean(x, SW_AXIS(2) | SW_AXIS(3), false);
 }
 
 /* [C] against [N, C, …]: size 1 on all other axes. */
@@ -59,9 +37,10 @@ sw_t sw_batch_norm_with(sw_t x, sw_norm_options o)
 {
     if (!sw_valid(x)) return SW_NONE;
     sw_graph *g = x.graph;
+    char text[SW__TEXT_BYTES];
     if (sw_rank(x) < 2)
-        return sw__graph_error(g, SW_ERR_SHAPE, "batch_norm '%s': needs [N, C, …], got rank %d", o.name ? o.name : "",
-                               sw_rank(x));
+        return sw__graph_error(g, SW_ERR_SHAPE, "batch_norm '%s' of %s: needs [N, C, …]", o.name ? o.name : "",
+                               sw__value_text(g, x.id, text));
     const int64_t c = sw_dim(x, 1), n = c ? sw_elements(x) / c : 0;
     const double eps = o.eps > 0 ? o.eps : 1e-5, momentum = o.momentum > 0 ? o.momentum : 0.1;
     const sw_init one = {.kind = SW_INIT_CONSTANT, .a = 1}, zero = {0};
@@ -100,28 +79,14 @@ sw_t sw_embedding_with(sw_t index, sw_embedding_options o)
 {
     if (!sw_valid(index)) return SW_NONE;
     sw_graph *g = index.graph;
+    char text[SW__TEXT_BYTES];
     if (o.features < 1 || o.vocabulary < 1)
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "embedding '%s': %lld features, vocabulary of %lld", o.name ? o.name : "",
-                               (long long)o.features, (long long)o.vocabulary);
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "embedding '%s' of %s: %lld features, vocabulary of %lld: both 1 or more",
+                               o.name ? o.name : "", sw__value_text(g, index.id, text), (long long)o.features,
+                               (long long)o.vocabulary);
     const sw__layer_name name = sw__name_layer(g, o.name, "embedding", "weight");
     sw_init init = o.weight_init;
     if (init.kind == SW_INIT_ZEROS) init = (sw_init){.kind = SW_INIT_NORMAL, .a = 0, .b = 1};
     const sw_t w = sw__layer_param(g, &name, "weight", 2, (int64_t[]){o.vocabulary, o.features}, init);
     return sw__layer_finish(g, sw_embedding_op(w, index), &name);
-}
-
-/* A stream number of its own for each dropout; the counter is a state variable that each training run advances. */
-sw_t sw_dropout(sw_t x, double p)
-{
-    if (!sw_valid(x)) return SW_NONE;
-    sw_graph *g = x.graph;
-    if (!(p >= 0 && p < 1)) return sw__graph_error(g, SW_ERR_ARGUMENT, "dropout: probability %g is not in [0, 1)", p);
-    if (!sw_graph_is_training(g) || p == 0) return x;
-    const sw__layer_name name = sw__name_layer(g, NULL, "dropout", "counter");
-    const sw_t counter = sw__layer_variable(g, &name, "counter", SW_VAR_STATE, SW_I64, 0, NULL, (sw_init){0});
-    sw_assign(counter, sw_add(counter, sw_const(g, SW_I64, 1)));
-    int64_t shape[SW_MAX_RANK];
-    for (int i = 0; i < sw_rank(x); i++) shape[i] = sw_dim(x, i);
-    const sw_t keep = sw_ge(sw_rand(g, counter, g->n_vars, sw_rank(x), shape), sw_const(g, SW_F32, p));
-    return sw_where(keep, sw_mul_scalar(x, 1 / (1 - p)), sw_const(g, sw_type(x), 0));
 }

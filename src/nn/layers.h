@@ -2,7 +2,7 @@
 #ifndef SW_NN_LAYERS_H
 #define SW_NN_LAYERS_H
 
-#include "graph/graph.h"
+#include "graph/build.h"
 #include "swoop/nn.h"
 
 #define SW__LAYER_NAME 256
@@ -20,6 +20,10 @@ sw_t sw__layer_param(sw_graph *g, const sw__layer_name *n, const char *part, int
 sw_init sw__fan_in_init(sw_init given, int64_t fan_in);
 /* Names the layer's result; an error that its ops have just met (x was valid) is told with the layer's name in front. */
 sw_t sw__layer_finish(sw_graph *g, sw_t y, const sw__layer_name *n);
+
+/* layers_attention.c: q, k, v [B, T, H D] -> [B, T, H D]; packed: the three behind each other along the last axis. */
+sw_t sw__attend(sw_t q, sw_t k, sw_t v, int64_t heads, bool causal, sw_t mask);
+sw_t sw__attend_packed(sw_t qkv, int64_t heads, bool causal, sw_t mask);
 
 static inline int64_t sw__or_one(int64_t n)
 {

@@ -15,33 +15,28 @@ static int64_t choose(int64_t own, int64_t all, int64_t otherwise)
     return own ? own : all ? all : otherwise;
 }
 
-/* x's shape in a message. */
-static const char *shape_of(sw_t x, char *buf, size_t size)
-{
-    return sw__shape_text(sw__node_of(x), buf, size);
-}
-
 /* Everything that must hold before the layer can say how large its parameters are. */
 static bool check(const conv_kind *kind, sw_t x, const sw_conv_layer_options *o, int64_t groups)
 {
-    char text[128];
+    char text[SW__TEXT_BYTES];
     const char *const name = o->name ? o->name : "";
     if (sw_rank(x) != kind->nd + 2) {
         sw__graph_error(x.graph, SW_ERR_SHAPE, "%s '%s': x is %s, but it takes %s", kind->layer, name,
-                        shape_of(x, text, sizeof text), kind->shape);
+                        sw__value_text(x.graph, x.id, text), kind->shape);
         return false;
     }
     bool kernel = true;
     for (int i = 0; i < kind->nd; i++) kernel = kernel && choose(o->kernels[i], o->kernel, 0) > 0;
     if (o->channels < 1 || !kernel) {
-        sw__graph_error(x.graph, SW_ERR_ARGUMENT, "%s '%s': %lld channels, kernel %lld: both must be given, as in "
-                        "sw_%s(x, 32, .kernel = 3)", kind->layer, name, (long long)o->channels, (long long)o->kernel, kind->layer);
+        sw__graph_error(x.graph, SW_ERR_ARGUMENT, "%s '%s' of %s: %lld channels, kernel %lld: both must be given, as in "
+                        "sw_%s(x, 32, .kernel = 3)", kind->layer, name, sw__value_text(x.graph, x.id, text),
+                        (long long)o->channels, (long long)o->kernel, kind->layer);
         return false;
     }
     const int64_t c = sw_dim(x, 1);
     if (groups < 1 || c < 1 || c % groups || o->channels % groups) {
         sw__graph_error(x.graph, SW_ERR_ARGUMENT, "%s '%s': %lld groups must divide the %lld channels of x %s and the %lld "
-                        "of the result", kind->layer, name, (long long)groups, (long long)c, shape_of(x, text, sizeof text),
+                        "of the result", kind->layer, name, (long long)groups, (long long)c, sw__value_text(x.graph, x.id, text),
                         (long long)o->channels);
         return false;
     }

@@ -1,6 +1,6 @@
 /* losses.c: what a training can minimise, as graphs of primitives; definitions are torch.nn.functional's, each with its
  * paper where there is one. Cross-entropy and mean squared error by themselves are graph.h's. */
-#include "graph/graph.h"
+#include "graph/build.h"
 #include "swoop/nn.h"
 #include <math.h>
 
@@ -27,10 +27,12 @@ static bool same_shape(sw_t a, sw_t b)
 static bool pair(const char *loss, sw_t a, sw_t b)
 {
     if (!a.graph || !b.graph || !sw_valid(a) || !sw_valid(b)) return false;
-    if (same_shape(a, b)) return true;
-    char text_a[96], text_b[96];
-    sw__graph_error(a.graph, SW_ERR_SHAPE, "%s: prediction %s and target %s have different shapes", loss,
-                    sw__shape_text(sw__node_of(a), text_a, sizeof text_a), sw__shape_text(sw__node_of(b), text_b, sizeof text_b));
+    const bool shapes = same_shape(a, b);
+    if (shapes && sw_type(a) == sw_type(b)) return true;
+    char text_a[SW__TEXT_BYTES], text_b[SW__TEXT_BYTES];
+    sw__graph_error(a.graph, SW_ERR_SHAPE, "%s: prediction %s and target %s have different %s: they must be equal", loss,
+                    sw__value_text(a.graph, a.id, text_a), sw__value_text(b.graph, b.id, text_b),
+                    shapes ? "types (sw_cast one)" : "shapes");
     return false;
 }
 

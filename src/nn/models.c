@@ -8,7 +8,7 @@
 
 static const struct model {
     sw_model_info info;
-    int input_rank; /* 4: images; 0: anything */
+    int input_rank; /* 4: images; 2: tokens; 0: anything */
     int max_sizes;
     sw__sizes defaults;
     sw__build_fn build;
@@ -20,11 +20,42 @@ static const struct model {
      SW__MAX_SIZES, {{32, 64}, 2}, sw__model_cnn},
     {{"resnet8", "channels of each stage", "residual network, one block a stage (He et al. 2016)"}, 4, SW__MAX_SIZES,
      {{16, 32, 64}, 3}, sw__model_resnet8},
-    {{"resnet18", "channels of each stage", "residual network, two blocks a stage, CIFAR stem (He et al. 2016)"}, 4,
-     SW__MAX_SIZES, {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"resnet18", "channels of each stage", "residual network, two blocks a stage (He et al. 2016)"}, 4, SW__MAX_SIZES,
+     {{64, 128, 256, 512}, 4}, sw__model_resnet18},
+    {{"resnet34", "channels of each stage", "residual network, 3, 4, 6, 3 blocks (He et al. 2016)"}, 4, 4,
+     {{64, 128, 256, 512}, 4}, sw__model_resnet34},
+    {{"resnet50", "inner channels of each stage", "residual network, 3, 4, 6, 3 bottlenecks, results four times as wide (He et al. 2016)"},
+     4, 4, {{64, 128, 256, 512}, 4}, sw__model_resnet50},
+    {{"vgg11", "channels of five stages, hidden size", "3x3 convolutions with batch norm, two hidden layers (Simonyan & Zisserman 2015)"},
+     4, 6, {{64, 128, 256, 512, 512, 4096}, 6}, sw__model_vgg11},
+    {{"mobilenet_v2", "width in percent", "inverted residuals with depthwise convolutions (Sandler et al. 2018)"}, 4, 1,
+     {{100}, 1}, sw__model_mobilenet_v2},
+    {{"autoencoder", "hidden sizes down to the code", "linear layers with ReLU to a code and back; gives its input again"}, 0,
+     SW__MAX_SIZES / 2, {{128, 32}, 2}, sw__model_autoencoder},
+    {{"tcn", "channels of each level", "dilated causal convolutions over [N, C, L] (Bai et al. 2018)"}, 0, SW__MAX_SIZES,
+     {{25, 25, 25, 25, 25, 25, 25, 25}, 8}, sw__model_tcn},
     {{"unet", "base width, groups of its norms", "U-Net with two stages and group norm: an output for each pixel "
       "(Ronneberger et al. 2015)"}, 4, 2, {{16, 4}, 2}, sw__model_unet},
+    {{"lstm", "embedding (of tokens), hidden size", "two LSTM layers: the next token at each step, or a class of a sequence "
+      "(Hochreiter & Schmidhuber 1997)"}, 0, 2, {{128, 256}, 2}, sw__model_lstm},
+    {{"gru", "embedding (of tokens), hidden size", "the same with GRU layers (Cho et al. 2014)"}, 0, 2, {{128, 256}, 2},
+     sw__model_gru},
+    {{"gpt", "layers x heads x width, or nano, micro, mini, 124m, 350m, 774m",
+      "decoder of tokens [N, T] with tied embeddings (Radford et al. 2019), without biases; outputs: tokens"}, 2, 3,
+     {{4, 4, 128}, 3}, sw__model_gpt},
+    {{"transformer", "layers x heads x width x number of tokens (256)",
+      "encoder (Vaswani et al. 2017), mean over time, linear: for tokens [N, T] or features [N, T, F]"}, 0, 4,
+     {{2, 4, 64}, 3}, sw__model_transformer},
 };
+
+/* Sizes that have a name: minGPT's for small ones, GPT-2's parameter counts for its own. */
+static const struct { const char *model, *name; sw__sizes sizes; } named_sizes[] = {
+    {"gpt", "nano", {{3, 3, 48}, 3}},     {"gpt", "micro", {{4, 4, 128}, 3}},   {"gpt", "mini", {{6, 6, 192}, 3}},
+    {"gpt", "124m", {{12, 12, 768}, 3}},  {"gpt", "350m", {{24, 16, 1024}, 3}}, {"gpt", "774m", {{36, 20, 1280}, 3}},
+};
+
+/* Those whose outputs are channels of an image as large as the input. */
+static const sw__build_fn per_pixel[] = {sw__model_unet};
 
 const sw_model_info *sw_model_list(void)
 {
@@ -40,10 +71,18 @@ static const struct model *find_model(const char *spec, size_t len)
     return NULL;
 }
 
+bool sw__model_per_pixel(const char *spec)
+{
+    const struct model *const m = find_model(spec, strcspn(spec, ":"));
+    for (size_t i = 0; m && i < SW_COUNT(per_pixel); i++)
+        if (m->build == per_pixel[i]) return true;
+    return false;
+}
+
 static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)
 {
     const char *names[SW_COUNT(models)];
-    char word[64], all[256] = "";
+    char word[64], all[512] = "";
     snprintf(word, sizeof word, "%.*s", (int)SW_MIN(len, sizeof word - 1), spec);
     for (size_t i = 0; i < SW_COUNT(models); i++) {
         names[i] = models[i].info.name;
@@ -55,7 +94,7 @@ static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)
                            near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", all);
 }
 
-/* "256,128" into s; false if it is anything else. */
+/* "256,128" or "4x4x128" into s; false if it is anything else. */
 static bool parse_sizes(const char *text, sw__sizes *s)
 {
     s->n = 0;
@@ -65,9 +104,37 @@ static bool parse_sizes(const char *text, sw__sizes *s)
         if (v < 1 || v > 1 << 24 || s->n == SW__MAX_SIZES) return false;
         s->at[s->n++] = v;
         if (!*end) return true;
-        if (*end != ',') return false;
+        if (*end != ',' && *end != 'x') return false;
         text = end + 1;
     }
+}
+
+static bool read_sizes(const struct model *m, const char *text, sw__sizes *s)
+{
+    for (size_t i = 0; i < SW_COUNT(named_sizes); i++) {
+        if (strcmp(named_sizes[i].model, m->info.name) != 0 || strcmp(named_sizes[i].name, text) != 0) continue;
+        *s = named_sizes[i].sizes;
+        return true;
+    }
+    return parse_sizes(text, s) && (m->max_sizes == SW__MAX_SIZES || s->n <= m->max_sizes);
+}
+
+static sw_t bad_sizes(sw_graph *g, const struct model *m, const char *spec)
+{
+    if (m->max_sizes > 0 && m->max_sizes < SW__MAX_SIZES)
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s: up to %d positive numbers", spec,
+                               m->info.arguments, m->max_sizes);
+    return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s%s", spec,
+                           m->max_sizes ? "1 to 16 positive numbers, like 64,128: " : "no arguments for this model",
+                           m->info.arguments);
+}
+
+static sw_t bad_input(const struct model *m, sw_t x)
+{
+    char text[SW__TEXT_BYTES];
+    return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes %s, but x is %s", m->info.name,
+                           m->input_rank == 4 ? "images [N, C, H, W]" : "tokens [N, T] of i64 or i32",
+                           sw__value_text(x.graph, x.id, text));
 }
 
 sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs)
@@ -79,14 +146,11 @@ sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs)
     const struct model *m = find_model(spec, len);
     if (!m) return unknown_model(x.graph, spec, len);
     sw__sizes s = m->defaults;
-    if (colon && (m->max_sizes == 0 || !parse_sizes(colon + 1, &s)))
-        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': after the colon come %s", spec,
-                               m->max_sizes ? "1 to 16 positive numbers, like 64,128" : "no arguments for this model");
-    if (m->input_rank && sw_rank(x) != m->input_rank)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model '%s' takes images [N, C, H, W], but the data has %d axes with "
-                               "the batch", m->info.name, sw_rank(x));
+    if (colon && !read_sizes(m, colon + 1, &s)) return bad_sizes(x.graph, m, spec);
+    const bool tokens = sw_type(x) == SW_I64 || sw_type(x) == SW_I32;
+    if (m->input_rank && (sw_rank(x) != m->input_rank || (m->input_rank == 2 && !tokens))) return bad_input(m, x);
     if (outputs < 1)
-        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': %lld outputs", spec, (long long)outputs);
+        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s': %lld outputs: 1 or more", spec, (long long)outputs);
     // cppcheck-suppress returnDanglingLifetime ; sw_t is a value: it keeps no pointer to the sizes
     return m->build(x, &s, outputs);
 }

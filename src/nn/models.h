@@ -2,7 +2,7 @@
 #ifndef SW_NN_MODELS_H
 #define SW_NN_MODELS_H
 
-#include "graph/graph.h"
+#include "graph/build.h"
 #include "swoop/nn.h"
 
 #define SW__MAX_SIZES 16
@@ -16,6 +16,9 @@ typedef struct sw__sizes {
 /* x as the model's row in the table says; outputs: classes, or values a sample. */
 typedef sw_t (*sw__build_fn)(sw_t x, const sw__sizes *s, int64_t outputs);
 
+/* Does the model of that name give an output for each pixel? outputs are then channels, not values a sample. */
+bool sw__model_per_pixel(const char *spec);
+
 /* ---- models_vision.c ---- */
 sw_t sw__model_mlp(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_lenet(sw_t x, const sw__sizes *s, int64_t outputs);
@@ -23,5 +26,21 @@ sw_t sw__model_cnn(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_resnet8(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_resnet18(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_resnet34(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_resnet50(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_mobilenet_v2(sw_t x, const sw__sizes *s, int64_t outputs);
+
+/* ---- models_plain.c ---- */
+sw_t sw__model_autoencoder(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_tcn(sw_t x, const sw__sizes *s, int64_t outputs);
+
+/* ---- models_recurrent.c ---- */
+sw_t sw__model_lstm(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_gru(sw_t x, const sw__sizes *s, int64_t outputs);
+
+/* ---- models_sequence.c ---- */
+sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs);
 
 #endif

@@ -44,7 +44,14 @@ sw_t sw__model_cnn(sw_t x, const sw__sizes *s, int64_t outputs)
     return sw_linear(x, outputs, .name = "fc2");
 }
 
-/* ---- resnet: He et al. 2016, basic blocks, the CIFAR stem (3x3, no max pool) --------------------------------------------- */
+/* ---- which stem: networks of ImageNet on small images ------------------------------------------------------------------- */
+
+/* Images of 64 pixels or more each way get the stem of the paper; on smaller ones its strides would leave nothing to look
+ * at, and the stem is the one that is common for CIFAR: stride 1, no max pool. */
+static bool large_images(sw_t x)
+{
+    return sw_dim(x, 2) >= 64 && sw_dim(x, 3) >= 64;
+}
 
 static sw_t conv_bn(sw_t x, int64_t channels, int64_t kernel, int64_t stride, const char *conv, const char *bn)
 {
@@ -52,6 +59,9 @@ static sw_t conv_bn(sw_t x, int64_t channels, int64_t kernel, int64_t stride, co
     return sw_batch_norm(x, .name = bn);
 }
 
+/* ---- resnet: He et al. 2016; names and shapes are torchvision's ------------------------------------------------------------ */
+
+/* Two 3x3 convolutions. */
 static sw_t basic_block(sw_t x, int64_t channels, int64_t stride)
 {
     sw_t y = sw_relu(conv_bn(x, channels, 3, stride, "conv1", "bn1"));
@@ -60,28 +70,169 @@ static sw_t basic_block(sw_t x, int64_t channels, int64_t stride)
     return sw_relu(sw_add(y, x));
 }
 
-static sw_t resnet(sw_t x, const sw__sizes *widths, int blocks, int64_t outputs)
+/* 1x1 to fewer channels, 3x3 with the stride, 1x1 to four times as many. */
+static sw_t bottleneck(sw_t x, int64_t channels, int64_t stride)
+{
+    sw_t y = sw_relu(conv_bn(x, channels, 1, 1, "conv1", "bn1"));
+    y = sw_relu(conv_bn(y, channels, 3, stride, "conv2", "bn2"));
+    y = conv_bn(y, 4 * channels, 1, 1, "conv3", "bn3");
+    if (stride != 1 || sw_dim(x, 1) != 4 * channels)
+        x = conv_bn(x, 4 * channels, 1, stride, "downsample.0", "downsample.1");
+    return sw_relu(sw_add(y, x));
+}
+
+typedef sw_t (*block_fn)(sw_t x, int64_t channels, int64_t stride);
+
+/* blocks: of each stage. */
+static sw_t resnet(sw_t x, const sw__sizes *widths, const int *blocks, block_fn block, bool large, int64_t outputs)
 {
     if (!sw_valid(x)) return x;
-    x = sw_relu(conv_bn(x, widths->at[0], 3, 1, "conv1", "bn1"));
+    x = sw_relu(conv_bn(x, widths->at[0], large ? 7 : 3, large ? 2 : 1, "conv1", "bn1"));
+    if (large) x = sw_max_pool2d(x, .kernel = 3, .stride = 2, .pad = 1);
     for (int stage = 0; stage < widths->n; stage++)
-        for (int j = 0; j < blocks && sw_valid(x); j++) {
+        for (int j = 0; j < blocks[stage] && sw_valid(x); j++) {
             sw_graph *g = x.graph;
             sw_scope_push(g, "layer%d.%d", stage + 1, j);
-            x = basic_block(x, widths->at[stage], stage > 0 && j == 0 ? 2 : 1);
+            x = block(x, widths->at[stage], stage > 0 && j == 0 ? 2 : 1);
             sw_scope_pop(g);
         }
     return sw_linear(sw_global_avg_pool2d(x), outputs, .name = "fc");
 }
 
+static const int two_each[SW__MAX_SIZES] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+static const int one_each[SW__MAX_SIZES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+static const int deep[4] = {3, 4, 6, 3}; /* resnet34, resnet50 */
+
 sw_t sw__model_resnet8(sw_t x, const sw__sizes *s, int64_t outputs)
 {
-    return resnet(x, s, 1, outputs);
+    return resnet(x, s, one_each, basic_block, false, outputs);
 }
 
 sw_t sw__model_resnet18(sw_t x, const sw__sizes *s, int64_t outputs)
 {
-    return resnet(x, s, 2, outputs);
+    return resnet(x, s, two_each, basic_block, large_images(x), outputs);
+}
+
+sw_t sw__model_resnet34(sw_t x, const sw__sizes *s, int64_t outputs)
+{
+    return resnet(x, s, deep, basic_block, large_images(x), outputs);
+}
+
+sw_t sw__model_resnet50(sw_t x, const sw__sizes *s, int64_t outputs)
+{
+    return resnet(x, s, deep, bottleneck, large_images(x), outputs);
+}
+
+/* ---- vgg11 with batch norm: Simonyan & Zisserman 2015, configuration A; torchvision's vgg11_bn ------------------------------- */
+
+/* [size, 7]: column i is the mean over entries floor(i size/7) to ceil((i+1) size/7). */
+static sw_t seven_means(sw_t x, int64_t size)
+{
+    enum { OUT = 7, MOST = 512 }; /* of images up to 16,384 pixels */
+    float m[MOST * OUT] = {0};
+    if (!sw_valid(x)) return x;
+    if (size > MOST) return sw__graph_error(x.graph, SW_ERR_SHAPE, "vgg11: the image is too large");
+    for (int64_t i = 0; i < OUT; i++) {
+        const int64_t from = i * size / OUT, to = ((i + 1) * size + OUT - 1) / OUT;
+        for (int64_t k = from; k < to; k++) m[k * OUT + i] = 1 / (float)(to - from);
+    }
+    return sw_literal(x.graph, SW_F32, 2, (int64_t[]){size, OUT}, m);
+}
+
+/* Adaptive average pooling to 7 x 7, as two products with matrices. */
+static sw_t seven_by_seven(sw_t x)
+{
+    const int64_t h = sw_dim(x, 2), w = sw_dim(x, 3);
+    if (h == 7 && w == 7) return x;
+    return sw_einsum("nchw,hi,wj->ncij", (sw_t[]){x, seven_means(x, h), seven_means(x, w)}, 3);
+}
+
+/* s: channels of the five stages, then the classifier's hidden size. A pool that would leave nothing is left out. */
+sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs)
+{
+    static const int convs[5] = {1, 1, 2, 2, 2};
+    const bool large = large_images(x);
+    const int64_t hidden = s->n > 5 ? s->at[5] : 4096;
+    char conv[32], bn[32];
+    int at = 0;
+    for (int stage = 0; stage < SW_MIN(s->n, 5); stage++) {
+        for (int j = 0; j < convs[stage]; j++, at += 3) { /* convolution, batch norm, ReLU */
+            snprintf(conv, sizeof conv, "features.%d", at);
+            snprintf(bn, sizeof bn, "features.%d", at + 1);
+            x = sw_conv2d(x, s->at[stage], .kernel = 3, .pad = 1, .name = conv);
+            x = sw_relu(sw_batch_norm(x, .name = bn));
+        }
+        if (sw_dim(x, 2) > 1 && sw_dim(x, 3) > 1) x = sw_max_pool2d(x, .kernel = 2);
+        at++;
+    }
+    if (!sw_valid(x)) return x;
+    x = large ? sw_flatten(seven_by_seven(x)) : sw_global_avg_pool2d(x);
+    x = sw_dropout(sw_relu(sw_linear(x, hidden, .name = "classifier.0")), 0.5);
+    x = sw_dropout(sw_relu(sw_linear(x, hidden, .name = "classifier.3")), 0.5);
+    return sw_linear(x, outputs, .name = "classifier.6");
+}
+
+/* ---- mobilenet_v2: Sandler et al. 2018; torchvision's ------------------------------------------------------------------------ */
+
+static const struct inverted_stage { int expand, channels, blocks, stride; } inverted_stages[] = {
+    {1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+
+/* Channels at a width in percent: a multiple of 8, not less than 9/10 of what was asked for. */
+static int64_t scaled(int64_t channels, int64_t percent)
+{
+    const int64_t wanted = channels * percent;
+    const int64_t n = SW_MAX(8, (wanted + 400) / 800 * 8);
+    return n * 1000 < wanted * 9 ? n + 8 : n;
+}
+
+static sw_t conv_bn_relu6(sw_t x, int64_t channels, int64_t kernel, int64_t stride, int64_t groups, const char *name)
+{
+    char conv[32], bn[32];
+    snprintf(conv, sizeof conv, "%s.0", name);
+    snprintf(bn, sizeof bn, "%s.1", name);
+    x = sw_conv2d(x, channels, .kernel = kernel, .stride = stride, .pad = kernel / 2, .groups = groups, .no_bias = true,
+                  .name = conv);
+    return sw_relu6(sw_batch_norm(x, .name = bn));
+}
+
+/* 1x1 to more channels (unless expand is 1), 3x3 each channel by itself, 1x1 to few without an activation. */
+static sw_t inverted_residual(sw_t x, int64_t channels, int64_t stride, int expand)
+{
+    char conv[32], bn[32];
+    int at = 0;
+    sw_t y = x;
+    if (expand != 1) {
+        y = conv_bn_relu6(y, sw_dim(x, 1) * expand, 1, 1, 1, "conv.0");
+        at = 1;
+    }
+    snprintf(conv, sizeof conv, "conv.%d", at);
+    y = conv_bn_relu6(y, sw_dim(y, 1), 3, stride, sw_dim(y, 1), conv);
+    snprintf(conv, sizeof conv, "conv.%d", at + 1);
+    snprintf(bn, sizeof bn, "conv.%d", at + 2);
+    y = conv_bn(y, channels, 1, 1, conv, bn);
+    return stride == 1 && sw_dim(x, 1) == channels ? sw_add(x, y) : y;
+}
+
+/* s: the width in percent. Small images: stride 1 in the stem and in the first stage that has 2. */
+sw_t sw__model_mobilenet_v2(sw_t x, const sw__sizes *s, int64_t outputs)
+{
+    const int64_t percent = s->at[0], last = percent > 100 ? scaled(1280, percent) : 1280;
+    const bool large = large_images(x);
+    char name[32];
+    int at = 1;
+    x = conv_bn_relu6(x, scaled(32, percent), 3, large ? 2 : 1, 1, "features.0");
+    for (size_t i = 0; i < SW_COUNT(inverted_stages); i++) {
+        const struct inverted_stage *const t = &inverted_stages[i];
+        for (int j = 0; j < t->blocks && sw_valid(x); j++) {
+            sw_graph *g = x.graph;
+            sw_scope_push(g, "features.%d", at++);
+            x = inverted_residual(x, scaled(t->channels, percent), j > 0 || (i == 1 && !large) ? 1 : t->stride, t->expand);
+            sw_scope_pop(g);
+        }
+    }
+    snprintf(name, sizeof name, "features.%d", at);
+    x = sw_dropout(sw_global_avg_pool2d(conv_bn_relu6(x, last, 1, 1, 1, name)), 0.2);
+    return sw_linear(x, outputs, .name = "classifier.1");
 }
 
 /* ---- unet: Ronneberger et al. 2015 with two stages, padded convolutions and group norm ----------------------------------- */

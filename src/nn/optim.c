@@ -215,7 +215,8 @@ sw_status sw_optimizer_apply(const sw_optimizer *optimizer, sw_t loss, const sw_
     sw_t *grads = NULL;
     sw_status st = select_params(g, &o, frozen, n_frozen, &s);
     if (st == SW_OK && s.total == 0)
-        st = sw__fail(SW_ERR_ARGUMENT, "there is nothing to learn: the graph has no parameter that is not frozen");
+        st = sw__fail(SW_ERR_ARGUMENT, "sw_optimizer_apply: there is nothing to learn: the graph has no parameter (sw_param, or of a "
+                      "layer) that is not frozen");
     if (st == SW_OK && !(grads = sw__malloc(s.total * sizeof *grads)))
         st = sw__no_memory(s.total * sizeof *grads, "the list of gradients");
     if (st == SW_OK) st = sw_grad(loss, s.params, (int)s.total, grads);

@@ -1,5 +1,6 @@
 /* cost.c: arithmetic operations and bytes of one whole op, for plans, profiles and rooflines. Used when steps are made.
  * Operations are counted as the field counts them: a multiply-add is two. Kernels count their own (sw__kernel_cost). */
+#include "graph/recurrent.h"
 #include "pass/sched.h"
 
 static double elements(const sw__desc *d)
@@ -38,6 +39,23 @@ static double window(const sw__step *s)
     return n;
 }
 
+/* The products with the weights of the state, and of the projection. */
+static double recurrent_flops(const sw__step *s, const sw__desc *out)
+{
+    const sw__recurrent r = sw__recurrent_of(s->op, &s->attr, out->dim);
+    const double each = (double)r.rows * (double)r.state + (r.proj >= 0 ? (double)r.state * (double)r.hidden : 0);
+    return 2 * (double)r.batch * (double)r.steps * each;
+}
+
+/* So many products with the features of q and k, and with those of v, over the scores that are looked at. */
+static double attention_flops(const sw__step *s, double by_k, double by_v)
+{
+    const sw__desc *q = &s->refs[0].desc, *k = &s->refs[1].desc, *v = &s->refs[2].desc;
+    double rows = (double)q->dim[1], keys = (double)k->dim[1], scores = rows * keys;
+    if (s->attr.attention.causal) scores = rows <= keys ? rows * (rows + 1) / 2 : rows * keys - keys * (keys - 1) / 2;
+    return 2 * (double)q->dim[0] * (double)q->dim[2] * scores * (by_k * (double)q->dim[3] + by_v * (double)v->dim[3]);
+}
+
 void sw__op_cost(const sw__step *s, double *flops, double *bytes)
 {
     const sw__desc *in = &s->refs[0].desc, *out = &s->refs[s->n_in].desc;
@@ -59,8 +77,12 @@ void sw__op_cost(const sw__step *s, double *flops, double *bytes)
     case SW_OP_LAYER_NORM_GRAD: *flops = 11 * elements(in); break;
     case SW_OP_SOFTMAX: case SW_OP_LOG_SOFTMAX: *flops = 5 * elements(in); break;
     case SW_OP_CROSS_ENTROPY: *flops = 4 * elements(in); break;
+    case SW_OP_LSTM: case SW_OP_GRU: case SW_OP_RNN:
+    case SW_OP_LSTM_GRAD: case SW_OP_GRU_GRAD: case SW_OP_RNN_GRAD: *flops = recurrent_flops(s, out); break;
     case SW_OP_SCATTER_ADD: case SW_OP_SCATTER_MAX: *flops = elements(&s->refs[2].desc); break;
     case SW_OP_EMBEDDING_GRAD: *flops = elements(&s->refs[1].desc); break;
+    case SW_OP_ATTENTION: *flops = attention_flops(s, 1, 1); break;
+    case SW_OP_ATTENTION_GRAD: *flops = attention_flops(s, 3, 2); break; /* scores, dq, dk; dy v^T, dv */
     default:
         if (cls == SW_CLASS_UNARY || cls == SW_CLASS_BINARY || cls == SW_CLASS_TERNARY) *flops = elements(out);
         else if (cls == SW_CLASS_REDUCE || s->op == SW_OP_SCAN_SUM) *flops = elements(in);

@@ -56,7 +56,7 @@ static void print_step(const sw__schedule *s, uint32_t i, sw__text *out)
     sw__text_add(out, " ->");
     for (int k = t->n_in; k < t->n_in + t->n_out; k++) print_ref(&t->refs[k], out);
     if (t->workspace >= 0) sw__text_add(out, " workspace s%d", (int)t->workspace);
-    sw__text_add(out, " (%.3g flop, %.3g B)\n", t->flops, t->bytes);
+    sw__text_add(out, " (%.3g flop, %.3g B)%s\n", t->flops, t->bytes, t->again ? ", again" : "");
     if (t->kernel && !t->copy && sw__dump_wanted("fuse")) sw__kernel_print(t->kernel, out);
 }
 

@@ -48,6 +48,11 @@ static bool same_points(const sw__step *s, int32_t in, int32_t out)
     return true;
 }
 
+bool sw__may_take_over(const sw__schedule *s, const sw__step *step, int32_t in, int32_t out)
+{
+    return s->storages[in].bytes == s->storages[out].bytes && same_points(step, in, out);
+}
+
 static void take_over(sw__schedule *s, uint32_t at, bool *taken)
 {
     const sw__step *step = &s->steps[at];
@@ -58,7 +63,7 @@ static void take_over(sw__schedule *s, uint32_t at, bool *taken)
             const int32_t r = step->refs[i].storage;
             const sw__storage *in = &s->storages[r];
             if (in->kind != SW_STORE_ARENA || in->last != (int32_t)at || in->first == (int32_t)at || taken[r]) continue;
-            if (in->bytes != out->bytes || !same_points(step, r, step->refs[o].storage)) continue;
+            if (!sw__may_take_over(s, step, r, step->refs[o].storage)) continue;
             out->reuse = r;
             taken[r] = true;
         }

@@ -39,6 +39,7 @@ typedef struct sw__storage {
     size_t offset;             /* ARENA: set by sw__plan_memory */
     int32_t first, last;       /* ARENA: steps between which it must live (inclusive); last = n_steps for outputs */
     int32_t reuse;             /* ARENA: storage whose memory it takes over in place, or -1 */
+    bool gradient;             /* ARENA: gradients of parameters, packed for the optimiser */
 } sw__storage;
 
 /* A tensor in some storage. */
@@ -63,6 +64,8 @@ typedef struct sw__step {
     sw__ref *refs;           /* in then out */
     int32_t workspace;       /* storage, or -1; set by exec when the backend has planned the step */
     double flops, bytes;
+    uint32_t origin;         /* after recompute.c: the step that it was before … */
+    bool again;              /* … and whether it is that one repeated; its kernel is then the other's */
 } sw__step;
 
 typedef struct sw__schedule {
@@ -95,6 +98,17 @@ void sw__schedule_free(sw__schedule *s);
 sw_status sw__schedule_workspace(sw__schedule *s, uint32_t step, size_t bytes, const sw__traits *t);
 /* Lifetimes, in-place reuse, offsets, arena_bytes. Best-fit over lifetimes, largest first; deterministic. */
 sw_status sw__plan_memory(sw__schedule *s, const sw__traits *t);
+/* recompute.c: repeats steps until the arena takes at most `goal` bytes; after sw__plan_memory, which is done again. Where
+ * that cannot be, the schedule is the smallest that was found. Every step then says in `origin` which one of the old
+ * schedule it is. */
+typedef struct sw__recomputed {
+    bool fits;
+    size_t least;         /* arena_bytes now */
+    uint32_t steps, dear; /* repeated; products and convolutions among them */
+    double flops, bytes;  /* of the repeated steps */
+    double slower;        /* their estimated share of the time of a run without */
+} sw__recomputed;
+sw_status sw__recompute_until(sw__schedule *s, const sw__traits *t, size_t goal, sw__recomputed *out);
 void sw__schedule_print(const sw__schedule *s, sw__text *out);
 /* To stderr, if SWOOP_DUMP has "schedule" or "plan"; with "fuse" the kernels' code as well. */
 void sw__dump_schedule(const sw__schedule *s);

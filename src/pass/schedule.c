@@ -514,6 +514,7 @@ static sw_status place_joins(sw__sched *b)
     for (uint32_t i = b->g->n_nodes; i-- > 1;) {
         if (b->role[i] != SW_ROLE_JOIN) continue;
         SW_TRY(sw__sched_tensor(b, i, &t));
+        b->s->storages[t.ref.storage].gradient |= b->g->nodes[i].op == SW_OP_PACK;
         SW_TRY(b->g->nodes[i].op == SW_OP_PACK ? join_pack(b, i, in_place) : join_concat(b, i, in_place));
     }
     return SW_OK;
@@ -688,7 +689,8 @@ sw_status sw__schedule_build(const sw_graph *g, const sw__traits *t, const sw__a
 void sw__schedule_free(sw__schedule *s)
 {
     if (!s) return;
-    for (uint32_t i = 0; i < s->n_steps; i++) sw__kernel_free(s->steps[i].kernel);
+    for (uint32_t i = 0; i < s->n_steps; i++)
+        if (!s->steps[i].again) sw__kernel_free(s->steps[i].kernel);
     sw__free(s->steps);
     sw__free(s->storages);
     sw__arena_free(&s->arena);

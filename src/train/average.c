@@ -129,7 +129,7 @@ sw_status sw__average_read(const sw_trainer *t, sw_graph *g)
     return SW_OK;
 }
 
-/* ---- equal averages: a program of its own ---------------------------------------------------------------------------------- */
+/* ---- equal averages: a program of its own ------------------------------------------------------------------------ */
 
 static sw_status record_equal(const sw_trainer *t, sw_graph *g)
 {
@@ -145,16 +145,21 @@ static sw_status record_equal(const sw_trainer *t, sw_graph *g)
     return sw_graph_status(g);
 }
 
+sw_status sw__average_prepare(sw_trainer *t)
+{
+    sw_graph *g = NULL;
+    if (t->average || t->o.swa_start == 0) return SW_OK;
+    SW_TRY(sw_graph_new(&g));
+    sw_status st = record_equal(t, g);
+    const sw_compile_options o = {.params = t->params, .build_later = true};
+    if (st == SW_OK) st = sw_compile(g, t->device, &o, &t->average);
+    sw_graph_free(g);
+    return st;
+}
+
 sw_status sw__average_add(sw_trainer *t)
 {
-    if (!t->average) {
-        sw_graph *g = NULL;
-        SW_TRY(sw_graph_new(&g));
-        sw_status st = record_equal(t, g);
-        if (st == SW_OK) st = sw_compile(g, t->device, &(sw_compile_options){.params = t->params}, &t->average);
-        sw_graph_free(g);
-        SW_TRY(st);
-    }
+    SW_TRY(sw__average_prepare(t));
     const double weight = 1 / (double)(t->averaged + 1);
     SW_TRY(sw_program_set(t->average, sw_program_input(t->average, INPUT_WEIGHT), SW_F64, &weight, 1));
     SW_TRY(sw_program_run(t->average));

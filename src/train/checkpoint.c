@@ -284,6 +284,10 @@ static sw_status read_file(sw_trainer *t, const char *path, sw__fit_state *s)
 sw_status sw__checkpoint_read(sw_trainer *t, const char *folder, sw__fit_state *s)
 {
     char path[PATH_SIZE], why[512];
+    if (t->from_previous) {
+        snprintf(path, sizeof path, "%.1023s/checkpoint/previous.safetensors", folder);
+        return read_file(t, path, s);
+    }
     snprintf(path, sizeof path, "%.1023s/checkpoint/state.safetensors", folder);
     const sw_status first = read_file(t, path, s);
     if (first == SW_OK) return SW_OK;

@@ -20,6 +20,8 @@ typedef struct fit {
     sw_metrics valid;
     double loss, accuracy;   /* of the last whole epoch */
     int64_t samples;         /* of this process's steps */
+    sw_device *beside;       /* shadow steps: the other device */
+    int64_t shadowed;
     bool early;
     bool saved;              /* the present state is on disk */
 } fit;
@@ -167,16 +169,39 @@ static bool steps_are_done(const fit *f)
     return f->o->steps > 0 && f->t->step + f->s.skipped >= f->o->steps;
 }
 
+/* The step that comes, op by op, beside another device: nothing is changed. */
+static sw_status shadow(fit *f, const sw_batch *b, double *loss)
+{
+    char wrong[800];
+    SW_TRY(sw__shadow(f->t, f->beside, b->x, b->y, b->n, loss, wrong, sizeof wrong));
+    f->shadowed++;
+    if (!*wrong) return SW_OK;
+    f->shadowed--;
+    return sw__fail(SW_ERR_DEVICE, "shadow of step %lld: %s", (long long)(f->t->step + f->s.skipped + 1), wrong);
+}
+
+/* The step as it is taken has fused kernels, and sums in other orders: but not another loss. */
+static sw_status compare_loss(double loss, double unfused)
+{
+    const double bound = 1e-3 * (1 + fabs(unfused));
+    if (!isfinite(loss) || !isfinite(unfused) || fabs(loss - unfused) <= bound) return SW_OK;
+    return sw__fail(SW_ERR_DEVICE, "shadow: every op is right by itself, but the step as a whole has the loss %.9g instead of "
+                    "%.9g: a fused kernel is wrong (they may differ by %.3g)", loss, unfused, bound);
+}
+
 /* A batch is done: counts, events, and whatever is due. */
 static sw_status step(fit *f, const sw_batch *b)
 {
-    double loss, correct;
+    double loss, correct, unfused = 0;
+    const bool shadowed = f->beside && (f->t->step + f->s.skipped + 1) % f->o->shadow_every == 0;
+    if (shadowed) SW_TRY(shadow(f, b, &unfused));
     SW_TRY(sw__trainer_launch(f->t, b->n));
     const sw_loader_position after = sw_loader_tell(f->loader);
     SW_TRY(send_ahead(f));
     SW_TRY(sw__trainer_read(f->t, b->n, &loss, &correct));
     f->s.at = after;
     f->saved = false;
+    if (shadowed) SW_TRY(compare_loss(loss, unfused));
     if (!isfinite(loss)) return not_finite(f, loss);
     f->s.loss_sum += loss * (double)b->n;
     f->s.correct += (int64_t)correct;
@@ -214,8 +239,12 @@ static double monitored(const fit *f, bool has_valid, bool *less)
     return accuracy ? f->accuracy : f->loss;
 }
 
-static void reduce(fit *f, double figure, bool less)
+/* After a whole epoch: one that is cut off by a limit of steps is judged once more when the run goes on. */
+static void reduce(fit *f, bool has_valid)
 {
+    bool less = true;
+    if (f->t->o.schedule.kind != SW_SCHEDULE_PLATEAU) return;
+    const double figure = monitored(f, has_valid, &less);
     const double lr = sw_plateau_step(&f->t->o.schedule, &f->s.plateau, figure, less, f->t->schedule_lr);
     if (lr != f->t->schedule_lr)
         sw__log(SW_LOG_INFO, "no gain after epoch %lld: the learning rate goes from %g to %g", (long long)f->s.epoch + 1,
@@ -227,7 +256,6 @@ static bool judge(fit *f, bool has_valid)
 {
     bool less = true;
     const double now = monitored(f, has_valid, &less);
-    if (f->t->o.schedule.kind == SW_SCHEDULE_PLATEAU) reduce(f, now, less);
     const bool better = f->s.best_epoch == 0 || (less ? now < f->s.best : now > f->s.best);
     if (better) {
         f->s.best = now;
@@ -253,6 +281,7 @@ static sw_status end_epoch(fit *f, bool whole)
     e.valid = f->valid;
     const bool judged = e.has_valid || !f->o->valid;
     if (judged) e.best = judge(f, e.has_valid);
+    if (judged && whole) reduce(f, e.has_valid);
     if (f->o->checkpoint) {
         if (e.best) SW_TRY(save_model(f, "best.safetensors"));
         SW_TRY(save_model(f, "last.safetensors"));
@@ -346,6 +375,7 @@ static sw_status make_programs(const fit *f)
         t->averaged = averaged;
         SW_TRY(st);
     }
+    SW_TRY(sw__average_prepare(t));
     return sw__trainer_build(t);
 }
 
@@ -443,6 +473,7 @@ static void report(const fit *f, sw_fit_result *r)
         .best = f->s.best,
         .skipped = f->s.skipped,
         .early = f->early,
+        .shadowed = f->shadowed,
     };
 }
 
@@ -473,6 +504,7 @@ sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_op
     if (st == SW_OK && o->valid) st = sw_dataset_about(o->valid)->target == SW_TARGET_NONE
                                           ? sw__fail(SW_ERR_DATA, "the validation set has no labels") : SW_OK;
     if (st == SW_OK) st = open_loader(&f);
+    if (st == SW_OK && o->shadow_every > 0) st = sw_device_open(o->shadow ? o->shadow : "ref", NULL, &f.beside);
     if (st == SW_OK) {
         set_totals(&f);
         begin(&f);
@@ -485,5 +517,6 @@ sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_op
     st = save_at_end(&f, st);
     if (result && f.loader) report(&f, result);
     sw_loader_close(f.loader);
+    sw_device_close(f.beside);
     return st;
 }

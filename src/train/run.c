@@ -1,5 +1,6 @@
 /* run.c: a whole training run by configuration: open everything, check everything, make the run folder, train.
  * The library side of `swoop train`; files of the run are written by run_files.c. */
+#include "train/hashes.h"
 #include "train/run.h"
 #include "train/run_files.h"
 #include "train/run_options.h"
@@ -17,6 +18,8 @@ typedef struct run {
     sw_device *device;
     sw_trainer *trainer;
     sw__run_files files;
+    sw__hashes hashes;
+    const sw__replay *replay;  /* NULL: a run of its own */
     const char *why;           /* the device was chosen; "": the user did */
     const char *write_kernels; /* NULL, or the folder of sw_run_kernels */
     bool tune;                 /* sw_run_tune */
@@ -38,7 +41,7 @@ static void note(const run *r, const char *label, const char *fmt, ...)
     if (r->cb->note) r->cb->note(r->cb->context, label, text);
 }
 
-/* ---- resuming: the old configuration, with the changes that are allowed ---------------------------------------------------- */
+/* ---- resuming: the old configuration, with the changes that are allowed ------------------------------------------ */
 
 static sw_status find_resumed(run *r)
 {
@@ -63,7 +66,8 @@ static sw_status take_key(run *r, const sw_config *old, sw_key k)
     if (strcmp(was, now) == 0) return SW_OK;
     if (!info->may_change)
         return sw__fail(SW_ERR_ARGUMENT, "resume: %s was %s and cannot become %s; what may change: epochs, steps, time, "
-                        "patience, device, threads, workers, batch_size, kernels, no_tune", info->name, was, now);
+                        "patience, device, threads, workers, batch_size, kernels, no_tune, preflight, shadow, "
+                        "hashes", info->name, was, now);
     note(r, "change", "%s %s (was %s)", info->name, now, was);
     return SW_OK;
 }
@@ -80,7 +84,7 @@ static sw_status merge_resumed(run *r)
     return st;
 }
 
-/* ---- data -------------------------------------------------------------------------------------------------------------------- */
+/* ---- data -------------------------------------------------------------------------------------------------------- */
 
 static sw_status parse_normalize(const char *text, sw_normalization *n)
 {
@@ -143,7 +147,7 @@ static void note_data(const run *r)
     note(r, "data", "%s (%s): %lld train%s%s, %s%s", d->name, d->format, (long long)d->count, held, kind, shape, norm);
 }
 
-/* ---- model and trainer ---------------------------------------------------------------------------------------------------------- */
+/* ---- model and trainer ------------------------------------------------------------------------------------------- */
 
 static int64_t epoch_steps(const run *r)
 {
@@ -245,19 +249,22 @@ sw_status sw__run_check_computes(const sw_device *d)
     return sw__fail(SW_ERR_DEVICE, "device null computes nothing: it is for plans (swoop train --dry-run)");
 }
 
-/* ---- training --------------------------------------------------------------------------------------------------------------------- */
+/* ---- training ---------------------------------------------------------------------------------------------------- */
 
 static sw_status on_event(void *context, const sw_event *e)
 {
     run *r = context;
     if (r->cb->stop && *r->cb->stop) sw_trainer_stop(r->trainer);
     SW_TRY(sw__run_files_event(&r->files, e));
+    if (sw_config_bool(r->c, SW_KEY_HASHES)) SW_TRY(sw__hashes_event(&r->hashes, sw_trainer_params(r->trainer), e));
     return r->cb->event ? r->cb->event(r->cb->context, e) : SW_OK;
 }
 
 static sw_status fit(run *r, sw_fit_result *result)
 {
     const sw_config *c = r->c;
+    sw__run_shadow shadow;
+    SW_TRY(sw__run_shadow_of(c, &shadow));
     const sw_text_pair metadata[] = {{SW__INFO_KEY, r->info.s}, {"swoop.version", sw_version()}};
     const sw_fit_options o = {
         .epochs = sw_config_int(c, SW_KEY_EPOCHS),
@@ -278,6 +285,8 @@ static sw_status fit(run *r, sw_fit_result *result)
         .context = r,
         .metadata = metadata,
         .n_metadata = SW_COUNT(metadata),
+        .shadow_every = shadow.every,
+        .shadow = shadow.device,
     };
     return sw_trainer_fit(r->trainer, r->train, &o, result);
 }
@@ -348,6 +357,22 @@ static sw_status write_profile(run *r)
     return st;
 }
 
+static void on_finding(void *context, const sw_finding *f)
+{
+    static const char *const labels[] = {"note", "warning", "error"};
+    const run *const r = context;
+    if (f->level != SW_FINDING_ERROR) note(r, labels[f->level], "%s: %s", f->check, f->message);
+}
+
+/* Where a loss that is not finite is no reason to stop, it is none here. A folder of kernels has none for this. */
+static sw_status preflight(run *r)
+{
+    if (!sw_config_bool(r->c, SW_KEY_PREFLIGHT) || *sw_config_text(r->c, SW_KEY_KERNELS) || *r->resume) return SW_OK;
+    const sw_status st = sw_trainer_preflight(r->trainer, r->train, !sw_config_bool(r->c, SW_KEY_SHUFFLE), on_finding, r);
+    if (st == SW_ERR_DIVERGED && strcmp(sw_config_text(r->c, SW_KEY_ON_NAN), "continue") == 0) return SW_OK;
+    return st;
+}
+
 static sw_status go(run *r, sw_run_result *out)
 {
     SW_TRY(sw__run_files_check(r->c));
@@ -362,7 +387,10 @@ static sw_status go(run *r, sw_run_result *out)
     snprintf(out->folder, sizeof out->folder, "%.1000s", r->files.folder);
     SW_TRY(sw__run_files_describe(&r->files, r->c, r->device, sw_trainer_plan(r->trainer)));
     note(r, "run", "%s", r->files.folder);
-    const sw_status st = fit(r, &out->fit);
+    snprintf(r->hashes.path, sizeof r->hashes.path, "%s/hashes.csv", r->files.folder);
+    r->hashes.every = sw_config_int(r->c, SW_KEY_LOG_EVERY);
+    sw_status st = preflight(r);
+    if (st == SW_OK) st = fit(r, &out->fit);
     if (st != SW_OK) {
         char why[1024];
         snprintf(why, sizeof why, "%s", sw_error());
@@ -372,6 +400,8 @@ static sw_status go(run *r, sw_run_result *out)
     if (*r->resume && out->fit.samples == 0)
         note(r, "done", "nothing was left to do: %lld epochs, %lld steps are trained; for more give epochs or steps",
              (long long)out->fit.epochs, (long long)out->fit.steps);
+    if (out->fit.shadowed > 0)
+        note(r, "shadow", "%lld steps beside another device: every op within its bound", (long long)out->fit.shadowed);
     SW_TRY(write_profile(r));
     return run_test(r, out);
 }
@@ -379,6 +409,7 @@ static sw_status go(run *r, sw_run_result *out)
 static void run_free(run *r)
 {
     sw__run_files_close(&r->files);
+    sw__hashes_close(&r->hashes);
     sw_trainer_free(r->trainer);
     sw_device_close(r->device);
     sw_dataset_close(r->train);
@@ -400,6 +431,47 @@ sw_status sw_run_train(sw_config *c, const sw_run_callbacks *cb, sw_run_result *
     return st;
 }
 
+/* ---- a run again, without its files ------------------------------------------------------------------------------ */
+
+static sw_status on_replayed(void *context, const sw_event *e)
+{
+    run *const r = context;
+    return r->replay->event(r->replay->context, r->trainer, e);
+}
+
+/* Validation changes nothing but the rate on a plateau. */
+static sw_status replay(run *r)
+{
+    const sw_config *const c = r->c;
+    const bool plateau = strcmp(sw_config_text(c, SW_KEY_SCHEDULE), "plateau") == 0;
+    const sw_fit_options o = {
+        .epochs = sw_config_int(c, SW_KEY_EPOCHS),
+        .steps = sw_config_int(c, SW_KEY_STEPS),
+        .valid = plateau ? r->val : NULL,
+        .val_every = sw_config_int(c, SW_KEY_VAL_EVERY),
+        .monitor = plateau ? sw_config_text(c, SW_KEY_MONITOR) : NULL,
+        .resume = r->replay->from_start ? NULL : r->replay->folder,
+        .keep_order = !sw_config_bool(c, SW_KEY_SHUFFLE),
+        .drop_last = sw_config_bool(c, SW_KEY_DROP_LAST),
+        .workers = (int)sw_config_int(c, SW_KEY_WORKERS),
+        .continue_on_nan = strcmp(sw_config_text(c, SW_KEY_ON_NAN), "continue") == 0,
+        .event = on_replayed,
+        .context = r,
+    };
+    r->trainer->from_previous = true;
+    r->replay->opened(r->replay->context, r->device, c);
+    return sw_trainer_fit(r->trainer, r->train, &o, NULL);
+}
+
+sw_status sw__run_replay(sw_config *c, const sw__replay *how)
+{
+    run r = {.c = c, .cb = &silent, .why = "", .replay = how};
+    sw_status st = open_all(&r);
+    if (st == SW_OK) st = replay(&r);
+    run_free(&r);
+    return st;
+}
+
 /* All that the run would compile, and its kernels. */
 static sw_status compile_all(run *r)
 {
@@ -414,6 +486,10 @@ static sw_status compile_all(run *r)
         const int64_t count = sw_dataset_about(sets[i])->count;
         SW_TRY(sw__trainer_programs(r->trainer, SW__EVAL, count, sw__eval_batch(r->trainer, count), false));
     }
+    SW_TRY(sw__average_prepare(r->trainer));
+    SW_TRY(sw__trainer_build(r->trainer));
+    if (sw_config_int(c, SW_KEY_FREEZE_EPOCHS) == 0) return SW_OK;
+    SW_TRY(sw_trainer_thaw(r->trainer)); /* the steps of after that, too */
     return sw__trainer_build(r->trainer);
 }
 

@@ -34,6 +34,17 @@ sw_status sw__about_apply(const sw__model_about *a, sw_dataset *d);
 
 /* The run's data as its configuration says, without normalisation: training and validation part (NULL if none). */
 sw_status sw__run_open_data(const sw_config *c, bool background, sw_dataset **train, sw_dataset **val, sw_dataset **test);
+/* Does steps of a run again, without writing anything: from its checkpoint before the last, or from the start. event is
+ * called as a fit's, with the trainer; what it returns ends the replay. */
+typedef struct sw__replay {
+    const char *folder;
+    bool from_start;
+    sw_status (*event)(void *context, sw_trainer *t, const sw_event *e);
+    void (*opened)(void *context, const sw_device *d, const sw_config *c); /* before the first step */
+    void *context;
+} sw__replay;
+sw_status sw__run_replay(sw_config *c, const sw__replay *how);
+
 /* "1x28x28" */
 void sw__sample_shape(int rank, const int64_t *shape, char *buf, size_t size);
 /* Refuses a device that only plans. */

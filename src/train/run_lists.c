@@ -33,7 +33,7 @@ static bool read_number(const char *text, double *out)
     return end != text && *end == 0 && isfinite(*out);
 }
 
-/* ---- groups of parameters -------------------------------------------------------------------------------------------------- */
+/* ---- groups of parameters ---------------------------------------------------------------------------------------- */
 
 static sw_status add_group(sw__run_lists *l, const char *key, const sw_param_group *group)
 {
@@ -119,7 +119,7 @@ sw_status sw__run_lists_check(const sw__run_lists *l, const sw_params *p)
     return SW_OK;
 }
 
-/* ---- epochs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- epochs ------------------------------------------------------------------------------------------------------ */
 
 sw_status sw__run_milestones(const sw_config *c, int64_t epoch_steps, sw_schedule *s)
 {
@@ -146,17 +146,19 @@ sw_status sw__run_milestones(const sw_config *c, int64_t epoch_steps, sw_schedul
     return st;
 }
 
-/* ---- weights of classes -------------------------------------------------------------------------------------------------------- */
+/* ---- weights of classes ------------------------------------------------------------------------------------------ */
 
-/* n / (classes n_c): the mean over the samples is 1. A class that does not occur weighs 1, which nobody sees. */
+/* n / (classes n_c) (King & Zeng 2001): the mean over all labels is 1. A class that does not occur weighs 1, which nobody sees. */
 static sw_status balance(sw__run_lists *l, const sw_dataset *d)
 {
     const int64_t classes = l->n_class_weights;
     int64_t *const counts = sw__malloc((size_t)classes * sizeof *counts);
     if (!counts) return sw__no_memory((size_t)classes * sizeof *counts, "class counts");
     const sw_status st = sw_dataset_class_counts(d, counts);
+    int64_t all = 0;
+    for (int64_t i = 0; i < classes && st == SW_OK; i++) all += counts[i];
     for (int64_t i = 0; i < classes && st == SW_OK; i++)
-        l->class_weights[i] = counts[i] ? (double)sw_dataset_about(d)->count / ((double)classes * (double)counts[i]) : 1;
+        l->class_weights[i] = counts[i] ? (double)all / ((double)classes * (double)counts[i]) : 1;
     sw__free(counts);
     return st;
 }
@@ -192,4 +194,25 @@ sw_status sw__run_class_weights(sw__run_lists *l, const sw_config *c, const sw_d
     l->class_weights = sw__malloc((size_t)l->n_class_weights * sizeof *l->class_weights);
     if (!l->class_weights) return sw__no_memory((size_t)l->n_class_weights * sizeof *l->class_weights, "class weights");
     return strcmp(text, "balanced") == 0 ? balance(l, d) : read_weights(l, text);
+}
+
+/* ---- shadow ------------------------------------------------------------------------------------------------------ */
+
+sw_status sw__run_shadow_of(const sw_config *c, sw__run_shadow *out)
+{
+    const char *const text = sw_config_text(c, SW_KEY_SHADOW);
+    double every;
+    *out = (sw__run_shadow){0};
+    if (!*text) return SW_OK;
+    const int n = snprintf(out->text, sizeof out->text, "%s", text);
+    char *const colon = strrchr(out->text, ':');
+    const char *const number = colon ? colon + 1 : out->text;
+    if (n >= (int)sizeof out->text || !read_number(number, &every) || every < 1 || every != floor(every) || every > 1e15 ||
+        colon == out->text)
+        return sw__fail(SW_ERR_ARGUMENT, "shadow: '%.60s' is not DEVICE:STEPS, such as ref:100 for every 100th step", text);
+    out->every = (int64_t)every;
+    if (!colon) return SW_OK; /* ref */
+    *colon = 0;
+    out->device = out->text;
+    return SW_OK;
 }

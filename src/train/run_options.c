@@ -12,7 +12,7 @@ sw_status sw__run_choose(sw_config *c, sw_key k, const char *fmt, double value)
     return sw_config_is_auto(c, k) ? sw_config_choose(c, k, text) : SW_OK;
 }
 
-/* ---- initialisation --------------------------------------------------------------------------------------------------------- */
+/* ---- initialisation ---------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -38,7 +38,7 @@ bool sw__run_init_scheme(const char *name, sw_init *init)
     return false;
 }
 
-/* ---- optimiser and schedule --------------------------------------------------------------------------------------------------- */
+/* ---- optimiser and schedule -------------------------------------------------------------------------------------- */
 
 /* A zero that the user gave is meant. */
 static double exactly(double v)
@@ -124,15 +124,17 @@ sw_status sw__run_schedule(const sw_config *c, int64_t epoch_steps, int64_t tota
     return sw__run_milestones(c, epoch_steps, out);
 }
 
-/* ---- loss, and all of it -------------------------------------------------------------------------------------------------------- */
+/* ---- loss, and all of it ----------------------------------------------------------------------------------------- */
 
 static sw_t mean_l1(sw_t output, sw_t target) { return sw_l1_loss(output, target, SW_REDUCE_MEAN); }
 static sw_t mean_smooth_l1(sw_t output, sw_t target) { return sw_smooth_l1_loss(output, target, 1, SW_REDUCE_MEAN); }
 static sw_t mean_huber(sw_t output, sw_t target) { return sw_huber_loss(output, target, 1, SW_REDUCE_MEAN); }
 
+static sw_t mean_bce(sw_t output, sw_t target) { return sw_bce_with_logits_loss(output, target, SW_NONE, SW_REDUCE_MEAN); }
+
 static const struct { const char *name; sw_loss_fn loss; bool values; } losses[] = {
     {"cross_entropy", sw_cross_entropy, false}, {"mse", sw_mse, true}, {"l1", mean_l1, true},
-    {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true},
+    {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true}, {"bce_with_logits", mean_bce, true},
 };
 
 static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_fn *out)

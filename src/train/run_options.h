@@ -10,6 +10,10 @@ sw_status sw__run_choose(sw_config *c, sw_key k, const char *fmt, double value);
 bool sw__run_init_scheme(const char *name, sw_init *init);
 sw_status sw__run_schedule(const sw_config *c, int64_t epoch_steps, int64_t total, sw_schedule *out);
 
+/* Key shadow, "ref:100" or "100". */
+typedef struct sw__run_shadow { int64_t every; const char *device; char text[64]; } sw__run_shadow; /* every 0: none */
+sw_status sw__run_shadow_of(const sw_config *c, sw__run_shadow *out);
+
 /* What keys with lists hold: the options of a trainer point here until it is made. */
 typedef struct sw__run_lists {
     sw_param_group groups[SW_MAX_PARAM_GROUPS]; /* freeze's, then lr_scale's */

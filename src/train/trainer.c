@@ -2,6 +2,7 @@
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
 #include "exec/exec.h"
+#include "nn/models.h"
 #include <math.h>
 
 void sw_trainer_stop(sw_trainer *t)
@@ -68,9 +69,10 @@ static sw_status check_loss(const sw_trainer *t)
         return sw__fail(SW_ERR_ARGUMENT, "loss mse compares values, but the labels are classes: use cross_entropy");
     if (t->class_weights && (!classes || (t->o.loss && t->o.loss != sw_cross_entropy)))
         return sw__fail(SW_ERR_ARGUMENT, "class_weights are for classes and cross_entropy");
-    if (t->class_weights && t->o.n_class_weights != t->output_size)
+    const int64_t n_classes = t->output_size / SW_MAX(t->positions, (int64_t)1);
+    if (t->class_weights && t->o.n_class_weights != n_classes)
         return sw__fail(SW_ERR_ARGUMENT, "class_weights has %lld weights, but the model gives %lld classes",
-                        (long long)t->o.n_class_weights, (long long)t->output_size);
+                        (long long)t->o.n_class_weights, (long long)n_classes);
     if (!classes && t->o.loss == sw_cross_entropy && t->output_size < 2)
         return sw__fail(SW_ERR_ARGUMENT, "loss cross_entropy needs classes (whole numbers as labels) or a probability of each "
                         "class, but there is one value a sample: use mse");
@@ -211,6 +213,18 @@ static void find_scalars(sw__batch_program *p)
     }
 }
 
+void sw__trainer_places(const sw_trainer *t, sw__batch_program *p)
+{
+    p->x = sw_program_input(p->program, "x");
+    p->y = sw_program_input(p->program, "y");
+    find_scalars(p);
+    p->loss = sw_program_output(p->program, "loss");
+    p->correct = sw_program_output(p->program, "correct");
+    p->output = sw_program_output(p->program, "output");
+    p->x_elements = p->n * product(t->x_shape, t->x_rank);
+    p->y_elements = p->n * product(t->y_shape, t->y_rank);
+}
+
 static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program *p)
 {
     sw_graph *g = NULL;
@@ -224,14 +238,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     sw_graph_free(g);
     if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full) return sw__trainer_no_room(t, n);
     SW_TRY(st);
-    p->x = sw_program_input(p->program, "x");
-    p->y = sw_program_input(p->program, "y");
-    find_scalars(p);
-    p->loss = sw_program_output(p->program, "loss");
-    p->correct = sw_program_output(p->program, "correct");
-    p->output = sw_program_output(p->program, "output");
-    p->x_elements = n * product(t->x_shape, t->x_rank);
-    p->y_elements = n * product(t->y_shape, t->y_rank);
+    sw__trainer_places(t, p);
     return SW_OK;
 }
 
@@ -307,6 +314,12 @@ static sw_status check_same_shapes(const sw_trainer *t, const sw_dataset_info *d
     return SW_OK;
 }
 
+/* Axes of a sample's values that the model is told the product of: all of them, or an image's channels alone. */
+static int value_axes(const sw_trainer *t)
+{
+    return t->y_rank == 3 && !t->o.model && sw__model_per_pixel(t->model_name) ? 1 : t->y_rank;
+}
+
 void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
 {
     t->x_dtype = d->x_dtype;
@@ -319,7 +332,7 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
     t->classes = d->classes;
     t->positions = d->target == SW_TARGET_CLASS ? product(d->y_shape, d->y_rank) : 1;
     t->outputs = t->o.outputs;
-    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, d->y_rank);
+    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, value_axes(t));
 }
 
 /* Evaluation batches are not smaller than 256 so that small training batches do not make it slow. */
@@ -403,7 +416,7 @@ static sw_status set_scalar(sw_program *p, int input, double value)
     return input < 0 ? SW_OK : sw_program_set(p, input, SW_F64, &value, 1);
 }
 
-static sw_status set_scalars(sw_trainer *t, sw__batch_program *p)
+sw_status sw__trainer_set_scalars(sw_trainer *t, sw__batch_program *p)
 {
     for (int late = 0; late < 2; late++) {
         double lr, bias1, bias2;
@@ -433,7 +446,7 @@ sw_status sw__trainer_launch(sw_trainer *t, int64_t n)
 {
     sw__batch_program *p = NULL;
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
-    SW_TRY(set_scalars(t, p));
+    SW_TRY(sw__trainer_set_scalars(t, p));
     return sw_program_run(p->program);
 }
 

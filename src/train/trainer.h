@@ -55,6 +55,7 @@ struct sw_trainer {
     int64_t averaged;     /* how often the average of the weights was updated; 0: there is none yet */
     sw_program *average;  /* adds the present weights to an equal average; NULL: not made yet */
     bool swa_now;         /* swa_start has come */
+    bool from_previous;   /* resume from the checkpoint before the last */
     int64_t thawed_at;    /* step at which late groups began to be learnt; -1: not yet */
     volatile sig_atomic_t stop;
 };
@@ -95,6 +96,10 @@ sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **
 sw_status sw__trainer_programs(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last);
 sw_status sw__trainer_build(sw_trainer *t);
 sw_status sw__trainer_set_batch(sw__batch_program *p, const sw_trainer *t, const void *x, const void *y);
+/* Finds the places of inputs and outputs of p->program, which is for p->n samples. */
+void sw__trainer_places(const sw_trainer *t, sw__batch_program *p);
+/* Sets what the host computes for the present step: rates, bias corrections, the weight of an average. */
+sw_status sw__trainer_set_scalars(sw_trainer *t, sw__batch_program *p);
 int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
 /* A step in three: a batch is sent, the step on the last n that were sent is launched, and its counts are read: *correct
@@ -109,6 +114,7 @@ sw_status sw__average_record(const sw_trainer *t, sw_graph *g, sw_t loss);
 /* Makes a graph that evaluates read the averages, if there are some. */
 sw_status sw__average_read(const sw_trainer *t, sw_graph *g);
 int sw__average_of(const sw_params *p, const char *name); /* the place of a variable's average; -1: it has none */
+sw_status sw__average_prepare(sw_trainer *t); /* compiles what an equal average takes, if there is to be one */
 sw_status sw__average_add(sw_trainer *t); /* the present weights to the equal average */
 sw_status sw__average_weight(const sw_trainer *t, sw_program *p); /* sets what the next exponential update takes */
 
@@ -124,6 +130,12 @@ sw_status sw__fit_check_monitor(const sw_trainer *t, const char *monitor);
 sw_status sw__checkpoint_write(sw_trainer *t, const char *folder, const sw__fit_state *s);
 sw_status sw__checkpoint_read(sw_trainer *t, const char *folder, sw__fit_state *s);
 sw_status sw__make_folder(const char *path); /* and its parents; fine if it is there */
+
+/* ---- shadow.c ---- */
+/* Computes the present step op by op on the trainer's device and on another; the variables stay as they are. message: the
+ * first op that is out of its bound, or "". *loss: the step's, unfused. */
+sw_status sw__shadow(sw_trainer *t, sw_device *beside, const void *x, const void *y, int64_t n, double *loss, char *message,
+                     size_t size);
 
 /* ---- diagnose.c ---- */
 /* Runs the step's graph again on the present (not updated) variables, node by node, and says in `message` which value

@@ -42,7 +42,7 @@ typedef struct fk_settings {
     uint32_t operations;   /* FAKECUDA_OPERATIONS: of a stream, before its numbers begin anew */
     int n_devices, sm[FK_DEVICES], physical[FK_DEVICES];
     int driver;            /* FAKECUDA_DRIVER */
-    bool strict, races, uninit; /* FAKECUDA_STRICT; FAKECUDA_RACES=0: not between threads; FAKECUDA_UNINIT */
+    bool strict, races, uninit, poison; /* FAKECUDA_STRICT; _RACES=0: not between threads; _UNINIT; _POISON */
 } fk_settings;
 extern fk_settings fk_set;
 extern CUresult fk_sticky; /* CUDA_SUCCESS, or what every call returns from now on */

@@ -90,6 +90,7 @@ __attribute__((constructor)) static void begin(void)
     fk_set.strict = number("FAKECUDA_STRICT", 0) != 0;
     fk_set.races = number("FAKECUDA_RACES", 1) != 0;
     fk_set.uninit = number("FAKECUDA_UNINIT", 0) != 0;
+    fk_set.poison = number("FAKECUDA_POISON", 0) != 0;
     random_state = number("FAKECUDA_SEED", 1);
     choose_devices(fk_gpu_list(fk_set.sm, FK_DEVICES));
     fk_fail_set(getenv("FAKECUDA_FAIL"));

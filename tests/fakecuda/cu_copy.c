@@ -261,7 +261,8 @@ static CUresult submit_fill(const fk_guard *g, const fill *like, CUstream stream
 FK_EXPORT CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream stream)
 {
     FK_ENTER(FK_CONTEXT);
-    return submit_fill(&guard, &(fill){ "cuMemsetD8Async", to, n, 1, value, false }, stream);
+    const bool poison = fk_set.poison && value == 0xff;
+    return submit_fill(&guard, &(fill){ "cuMemsetD8Async", to, n, 1, value, poison }, stream);
 }
 
 FK_EXPORT CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t n, CUstream stream)
@@ -273,7 +274,8 @@ FK_EXPORT CUresult CUDAAPI cuMemsetD16Async(CUdeviceptr to, unsigned short value
 FK_EXPORT CUresult CUDAAPI cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t n, CUstream stream)
 {
     FK_ENTER(FK_CONTEXT);
-    return submit_fill(&guard, &(fill){ "cuMemsetD32Async", to, n, 4, value, false }, stream);
+    const bool poison = fk_set.poison && value == 0xffffffff;
+    return submit_fill(&guard, &(fill){ "cuMemsetD32Async", to, n, 4, value, poison }, stream);
 }
 
 FK_EXPORT int fk_poison_async(void *stream, uint64_t address, size_t bytes)

@@ -12,6 +12,8 @@
  *   FAKECUDA_STRICT=1         ends the process with 97 instead of 0 if anything was reported, leaks included
  *   FAKECUDA_RACES=0          does not look for races between threads (faster)
  *   FAKECUDA_UNINIT=1         reports reads of device memory that nothing has written
+ *   FAKECUDA_POISON=1         bytes set to 0xFF are dead until they are written again, as by fk_poison: what a program
+ *                             of swoop's fills so, with SWOOP_POISON=1, once nobody is to read it
  *   FAKECUDA_INSTRUCTIONS=n   of a block, after which it is taken for a hang
  *   FAKECUDA_OPERATIONS=n     of a stream, after which all are run and clocks begin anew; millions, if not set
  *   FAKECUDA_TOOLKIT=folder   where the real NVRTC is, before CUDA_HOME and CUDA_PATH

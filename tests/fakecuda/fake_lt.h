@@ -34,6 +34,8 @@ typedef struct fk_lt_job {
     uint64_t at[4], workspace;
     size_t workspace_bytes;
     double alpha, beta;
+    int algorithm; /* 1, 2, … */
+    bool slow;
 } fk_lt_job;
 
 /* SUCCESS, or what the library answers; a contradiction is reported too. */

@@ -19,7 +19,9 @@ static void find_all(void)
     fk.there = l != NULL && fk_link_one(l, "fk_map", &fk.map) && fk_link_one(l, "fk_work", &fk.work) &&
                fk_link_one(l, "fk_report", &fk.report) && fk_link_one(l, "fk_fail", &fk.fail) &&
                fk_link_one(l, "fk_made", &fk.made) && fk_link_one(l, "fk_gone", &fk.gone) &&
-               fk_link_one(l, "fk_sm", &fk.sm) && fk_link_one(l, "cuCtxGetCurrent", &fk.current);
+               fk_link_one(l, "fk_sm", &fk.sm) && fk_link_one(l, "cuCtxGetCurrent", &fk.current) &&
+               fk_link_one(l, "fk_work_when", &fk.work_when) &&
+               fk_link_one(l, "cuStreamIsCapturing", &fk.capturing);
 }
 
 bool fk_link(void)

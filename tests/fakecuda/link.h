@@ -11,12 +11,15 @@ typedef struct fk_linked {
     bool there;
     void *(*map)(uint64_t address, size_t bytes, bool write, const char *who);
     int (*work)(void *stream, const char *name, void (*run)(void *), void (*done)(void *), void *data);
+    int (*work_when)(void *stream, const char *name, bool (*ready)(void *), void (*run)(void *), void (*done)(void *),
+                     void *data);
     void (*report)(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
     int (*fail)(const char *function);
     void (*made)(const char *kind, const void *object);
     bool (*gone)(const char *kind, const void *object);
     int (*sm)(void);
     int (*current)(void **context); /* cuCtxGetCurrent */
+    int (*capturing)(void *stream, int *status); /* cuStreamIsCapturing */
 } fk_linked;
 extern fk_linked fk;
 

@@ -1,6 +1,8 @@
 /* lt.c: a fake libcublasLt.so.13: the functions that swoop calls, with the library's rules about descriptors,
  * alignment, workspace and epilogues; products run as work in the fake libcuda's streams (lt_run.c).
  * FAKECUDA_REFUSE=seed: about a third of all problems are refused with NOT_SUPPORTED, always the same ones.
+ * FAKECUDA_LT_FAST=n: of the algorithms of a problem (there are three, with sums in different orders) all but the n-th
+ * take some milliseconds more.
  * FAKECUDA_CUBLASLT: another version. */
 #include "fake_lt.h"
 
@@ -252,10 +254,10 @@ FK_EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPref
 /* What an algorithm of the fake's holds, in the eight words that callers copy. */
 typedef struct algo {
     uint64_t magic, problem, workspace;
-    uint32_t align[4], bias_align, unused[5];
+    uint32_t align[4], bias_align, number, unused[4]; /* number: 1, 2, … */
 } algo;
 _Static_assert(sizeof(algo) == sizeof(cublasLtMatmulAlgo_t), "an algorithm is eight words");
-enum { MAGIC = 0x4C7A160 };
+enum { MAGIC = 0x4C7A160, ALGORITHMS = 3 };
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -297,10 +299,10 @@ static uint32_t low_bit(uint64_t v)
 }
 
 /* Tensor cores of 16-bit types want 16 bytes; below that there are slower algorithms, which want an element. */
-static void describe_algo(const fk_lt_problem *p, const preference *pref, uint64_t hash,
+static void describe_algo(const fk_lt_problem *p, const preference *pref, uint64_t hash, uint32_t number,
                           cublasLtMatmulHeuristicResult_t *r)
 {
-    algo a = { .magic = MAGIC, .problem = hash, .workspace = hash % 4 * 8192 };
+    algo a = { .magic = MAGIC, .problem = hash, .number = number, .workspace = (hash + number) % 4 * 8192 };
     if (a.workspace > pref->workspace) a.workspace = 0;
     for (int i = 0; i < 4; i++) a.align[i] = pref->align[i] < 16 ? pref->align[i] : 16;
     a.bias_align = low_bit((uint64_t)(uintptr_t)p->desc.bias);
@@ -332,8 +334,7 @@ FK_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     const size_t size = fk_size(fk_lt_type(p.layout[0].type));
     for (int i = 0; i < 4; i++)
         if (wish.align[i] < size) return CUBLAS_STATUS_NOT_SUPPORTED;
-    describe_algo(&p, &wish, hash, &found[0]);
-    *n = 1;
+    for (; *n < room && *n < ALGORITHMS; ++*n) describe_algo(&p, &wish, hash, (uint32_t)*n + 1, &found[*n]);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -386,6 +387,7 @@ FK_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
                                         const cublasLtMatmulAlgo_t *given, void *workspace, size_t bytes,
                                         cudaStream_t stream)
 {
+    const char *const fast = getenv("FAKECUDA_LT_FAST");
     void *context = NULL;
     algo held = { 0 };
     if (!fk_link() || handle == NULL || fk.current(&context) != 0 || context == NULL)
@@ -401,6 +403,8 @@ FK_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
     memcpy(job->at, at, sizeof at);
     job->workspace = (uintptr_t)workspace;
     job->workspace_bytes = held.workspace;
+    job->algorithm = (int)held.number;
+    job->slow = fast != NULL && *fast != '\0' && strtol(fast, NULL, 10) != (long)held.number;
     const bool wide = job->p.desc.scale == CUDA_R_64F;
     job->alpha = fk_load(wide ? FK_F64 : FK_F32, alpha);
     job->beta = fk_load(wide ? FK_F64 : FK_F32, beta);

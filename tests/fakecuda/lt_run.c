@@ -3,6 +3,7 @@
 #include "fake_lt.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 static const struct {
     uint32_t type;
@@ -94,7 +95,15 @@ static bool read_matrix(const fk_lt_layout *l, uint64_t at, bool transposed, boo
     return true;
 }
 
-static double dot(const double *a, const double *b, uint64_t k, bool wide)
+/* Algorithms add up in orders of their own, at the end of a sum. */
+static double total(const float f[8], int algorithm)
+{
+    if (algorithm == 2) return (double)(((f[0] + f[4]) + (f[1] + f[5])) + ((f[2] + f[6]) + (f[3] + f[7])));
+    if (algorithm == 3) return (double)(f[7] + f[6] + f[5] + f[4] + f[3] + f[2] + f[1] + f[0]);
+    return (double)((f[0] + f[1]) + (f[2] + f[3]) + ((f[4] + f[5]) + (f[6] + f[7])));
+}
+
+static double dot(const double *a, const double *b, uint64_t k, bool wide, int algorithm)
 {
     double d[4] = { 0 };
     float f[8] = { 0 };
@@ -108,7 +117,7 @@ static double dot(const double *a, const double *b, uint64_t k, bool wide)
     for (; i + 8 <= k; i += 8)
         for (int e = 0; e < 8; e++) f[e] += (float)(a[i + (uint64_t)e] * b[i + (uint64_t)e]);
     for (; i < k; i++) f[0] += (float)(a[i] * b[i]);
-    return (double)((f[0] + f[1]) + (f[2] + f[3]) + ((f[4] + f[5]) + (f[6] + f[7])));
+    return total(f, algorithm);
 }
 
 /* One column of D: C first, since it may be the same memory. */
@@ -143,7 +152,8 @@ static bool one_batch(const fk_lt_job *job, int z, double *a, double *b, double 
                      "cublasLtMatmul: B"))
         return false;
     for (uint64_t j = 0; j < d->cols; j++) {
-        for (uint64_t i = 0; i < d->rows; i++) sums[i] = dot(a + i * k, b + j * k, k, t == FK_F64);
+        for (uint64_t i = 0; i < d->rows; i++)
+            sums[i] = dot(a + i * k, b + j * k, k, t == FK_F64, job->algorithm);
         if (!write_column(job, j, z, sums, bias)) return false;
     }
     return true;
@@ -157,6 +167,7 @@ void fk_lt_run(void *data)
     double *const a = malloc(l[0].rows * l[0].cols * sizeof *a), *const b = malloc(l[1].rows * l[1].cols * sizeof *b);
     double *const sums = malloc(d->rows * sizeof *sums), *const bias = malloc(d->rows * sizeof *bias);
     const bool biased = (job->p.desc.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    if (job->slow) (void)nanosleep(&(struct timespec){ .tv_nsec = 4000000 }, NULL);
     bool good = a != NULL && b != NULL && sums != NULL && bias != NULL;
     if (good && job->workspace_bytes > 0) { /* whoever lies there has lost */
         void *const w = fk.map(job->workspace, job->workspace_bytes, true, "cublasLtMatmul: workspace");

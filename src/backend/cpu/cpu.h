@@ -96,6 +96,11 @@ sw_status sw__cpu_scan_plan(sw__cpu_plan *p);
 sw_status sw__cpu_sort_plan(sw__cpu_plan *p);
 sw_status sw__cpu_scatter_plan(sw__cpu_plan *p);
 sw_status sw__cpu_embedding_grad_plan(sw__cpu_plan *p);
+bool sw__cpu_dense_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i); /* row-major only */
+sw_status sw__cpu_recurrent_plan(sw__cpu_plan *p);
+sw_status sw__cpu_ctc_plan(sw__cpu_plan *p);
+bool sw__cpu_attention_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
+sw_status sw__cpu_attention_plan(sw__cpu_plan *p);
 bool sw__cpu_custom_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
 sw_status sw__cpu_custom_plan(sw__cpu_plan *p);
 sw_status sw__cpu_source_build(void *dev, const sw_kernel_source *s, void **built);

@@ -38,6 +38,12 @@ sw__desc sw__cpu_channels_last(sw_dtype t, int rank, const int64_t *dim)
     return d;
 }
 
+bool sw__cpu_dense_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
+{
+    (void)cpu;
+    return sw__desc_row_major(&d->in[i]);
+}
+
 bool sw__cpu_same_strides(const sw__desc *a, const sw__desc *b)
 {
     for (int i = 0; i < a->rank; i++)

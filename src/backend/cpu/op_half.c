@@ -7,7 +7,7 @@
 typedef struct half {
     sw__cpu_plan *inner;
     size_t at[SW__CPU_MAX_REFS];  /* f32 copy in the workspace; SIZE_MAX: no half, used where it lies */
-    size_t narrow;                /* dense half result, before it is spread over the strides of the output */
+    size_t narrow[SW__CPU_MAX_REFS]; /* of an output: dense half result, before it is spread over the strides it has */
     size_t inner_work;
 } half;
 
@@ -51,6 +51,17 @@ static void convert(void *to, sw_dtype tt, const void *from, sw_dtype ft, int64_
     }
 }
 
+/* The f32 result i rounded into its place. */
+static void give_back(const sw__cpu_plan *p, const half *s, int i, void *to, const void *from, char *work)
+{
+    const sw_dtype t = (sw_dtype)p->desc[i].dtype;
+    const bool packed = sw__cpu_packed(&p->desc[i]);
+    convert(packed ? to : work + s->narrow[i], t, from, SW_F32, sw__desc_elements(&p->desc[i]), p->cpu);
+    if (packed) return;
+    const sw__desc dense = sw__cpu_dense(t, p->desc[i].rank, p->desc[i].dim);
+    sw__cpu_copy(p->cpu, to, &p->desc[i], work + s->narrow[i], &dense);
+}
+
 static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
 {
     const half *const s = p->state;
@@ -63,13 +74,8 @@ static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
         if (s->at[i] != SIZE_MAX)
             convert(inner[i], SW_F32, ptr[i], (sw_dtype)p->desc[i].dtype, sw__desc_elements(&p->desc[i]), p->cpu);
     SW_TRY(s->inner->exec(s->inner, inner));
-    if (s->at[y] == SIZE_MAX) return SW_OK;
-    const sw_dtype t = (sw_dtype)p->desc[y].dtype;
-    const bool packed = sw__cpu_packed(&p->desc[y]);
-    convert(packed ? ptr[y] : work + s->narrow, t, inner[y], SW_F32, sw__desc_elements(&p->desc[y]), p->cpu);
-    if (packed) return SW_OK;
-    const sw__desc dense = sw__cpu_dense(t, p->desc[y].rank, p->desc[y].dim);
-    sw__cpu_copy(p->cpu, ptr[y], &p->desc[y], work + s->narrow, &dense);
+    for (int i = y; i < n; i++)
+        if (s->at[i] != SIZE_MAX) give_back(p, s, i, ptr[i], inner[i], work);
     return SW_OK;
 }
 
@@ -120,9 +126,10 @@ sw_status sw__cpu_half_plan(sw__cpu_plan *p)
     widen(p, s);
     SW_TRY(sw__cpu_ops[p->d.op].plan(s->inner));
     p->threads = s->inner->threads;
-    const sw__desc *const y = &p->d.out[0];
-    if (is_half(y) && !sw__cpu_packed(y)) {
-        s->narrow = p->workspace;
+    for (int i = p->d.n_in; i < p->d.n_in + p->d.n_out; i++) {
+        const sw__desc *const y = &p->desc[i];
+        if (!is_half(y) || sw__cpu_packed(y)) continue;
+        s->narrow[i] = p->workspace;
         p->workspace += sw__cpu_align((size_t)sw__desc_elements(y) * sw_dtype_size((sw_dtype)y->dtype));
     }
     s->inner_work = p->workspace;

@@ -87,6 +87,7 @@ static void cu_close(void *dev)
     if (c == NULL) return;
     if (c->context != NULL) {
         enter(c);
+        sw__nccl_close(c);
         if (c->stream != NULL) (void)c->api->cuStreamSynchronize(c->stream);
         sw__cu_library_close(c);
         sw__gpu_close(&c->gpu);
@@ -255,18 +256,8 @@ static sw_status cu_run(void *dev, void *plan, const sw__bind *bind)
 static sw_status cu_run_timed(void *dev, bool is_op, void *plan, const sw__bind *bind, double *seconds)
 {
     (void)is_op;
-    sw__cu *const c = dev;
-    float milliseconds = 0;
     ENTER();
-    for (size_t i = 0; i < SW_COUNT(c->timer); i++)
-        if (c->timer[i] == NULL) CALL(cuEventCreate, &c->timer[i], SW_CU_EVENT_DEFAULT);
-    CALL(cuEventRecord, c->timer[0], c->stream);
-    SW_TRY(sw__gpu_plan_run(plan, bind));
-    CALL(cuEventRecord, c->timer[1], c->stream);
-    CALL(cuEventSynchronize, c->timer[1]);
-    CALL(cuEventElapsedTime, &milliseconds, c->timer[0], c->timer[1]);
-    *seconds = (double)milliseconds * 1e-3;
-    return SW_OK;
+    return sw__gpu_run_timed(plan, bind, seconds);
 }
 
 /* ---- replay -------------------------------------------------------------------------------------------------------- */
@@ -293,6 +284,26 @@ static void cu_recording_free(void *dev, void *recording)
 {
     enter(dev);
     sw__cu_recording_free(dev, recording);
+}
+
+/* ---- several devices ------------------------------------------------------------------------------------------------- */
+
+static sw_status cu_comm_id(void *dev, sw__comm_id *out)
+{
+    ENTER();
+    return sw__nccl_id_new(out);
+}
+
+static sw_status cu_comm_open(void *dev, const sw__comm_id *id, int rank, int ranks)
+{
+    ENTER();
+    return sw__nccl_open(dev, id, rank, ranks);
+}
+
+static void cu_comm_close(void *dev)
+{
+    enter(dev);
+    sw__nccl_close(dev);
 }
 
 /* ---- a user's kernels ---------------------------------------------------------------------------------------------- */
@@ -348,6 +359,9 @@ const sw__backend sw__backend_cuda = {
     .record_end = cu_record_end,
     .replay = cu_replay,
     .recording_free = cu_recording_free,
+    .comm_id = cu_comm_id,
+    .comm_open = cu_comm_open,
+    .comm_close = cu_comm_close,
     .source_build = cu_source_build,
     .source_free = cu_source_free,
     .source_launch = cu_source_launch,

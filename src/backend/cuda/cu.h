@@ -4,10 +4,11 @@
  *
  * cu_load.c opens the libraries; cu_devices.c lists; cu_driver.c is memory, programs, launches (gpu.h's driver);
  * cu_upload.c sends beside the work; cu_record.c makes a step one call; cu_library.c has the vendor's big ops (cuBLASLt,
- * cuDNN); cu.c is the backend's table of functions, and the one place that makes the context current. */
+ * cuDNN), nccl_comm.c sums over several devices (NCCL); cu.c is the backend's table of functions, and the one place that makes the context current. */
 #ifndef SW_BACKEND_CUDA_CU_H
 #define SW_BACKEND_CUDA_CU_H
 
+#include "backend/cuda/nccl.h"
 #include "backend/gpu/gpu.h"
 
 /* ---- types and constants ------------------------------------------------------------------------------------------- */
@@ -108,11 +109,13 @@ typedef struct sw__nvml_utilization { unsigned gpu, memory; } sw__nvml_utilizati
     X(cuStreamCreateWithPriority, 5050, (sw__cu_stream * stream, unsigned flags, int priority))                        \
     X(cuStreamDestroy_v2, 4000, (sw__cu_stream stream))                                                                \
     X(cuStreamSynchronize, 2000, (sw__cu_stream stream))                                                               \
+    X(cuStreamQuery, 2000, (sw__cu_stream stream))                                                                     \
     X(cuStreamWaitEvent, 3020, (sw__cu_stream stream, sw__cu_event event, unsigned flags))                             \
     X(cuEventCreate, 2000, (sw__cu_event * event, unsigned flags))                                                     \
     X(cuEventDestroy_v2, 4000, (sw__cu_event event))                                                                   \
     X(cuEventRecord, 2000, (sw__cu_event event, sw__cu_stream stream))                                                 \
     X(cuEventSynchronize, 2000, (sw__cu_event event))                                                                  \
+    X(cuEventQuery, 2000, (sw__cu_event event))                                                                        \
     X(cuEventElapsedTime, 2000, (float *milliseconds, sw__cu_event from, sw__cu_event to))                             \
     X(cuModuleLoadData, 2000, (sw__cu_module * module, const void *image))                                             \
     X(cuModuleUnload, 2000, (sw__cu_module module))                                                                    \
@@ -241,7 +244,7 @@ typedef struct sw__cu_slot {
     sw__cu_event sent, taken;  /* the pinned memory has been read; the device memory has */
 } sw__cu_slot;
 
-typedef struct sw__cu {
+struct sw__cu {
     const sw__cu_libraries *lib;
     const sw__cu_api *api;     /* &lib->cu */
     const sw__cu_entry *entry;
@@ -253,16 +256,19 @@ typedef struct sw__cu {
     bool check;                /* SWOOP_CHECK: wait after each launch; nothing is recorded */
     bool lost;                 /* an error after which the driver refuses all calls of this process */
     sw__cu_event timer[2];     /* made when first wanted */
+    double *timed;             /* where the time between the two goes */
     sw__cu_ring ring;
     sw__cu_slot slot[SW_CU_SLOTS];
     unsigned turn;
     uint64_t direct;           /* uploads that found no staging memory on the device: for logs and tests */
     uint64_t replays;
     bool was_checked;          /* gpu.checked when recording began */
+    uint64_t sums;             /* nccl.launched when it did */
     const char *last;          /* entry of the kernel that was launched last, or what else ran; NULL: nothing yet */
     void *library;             /* cu_library.c's; NULL: not opened */
+    sw__nccl nccl;             /* as one of several */
     sw__gpu gpu;
-} sw__cu;
+};
 
 extern const sw__gpu_driver sw__cu_driver;
 
@@ -286,6 +292,9 @@ static inline void *sw__cu_pointer(const sw__bind *b, size_t offset)
     return (void *)(uintptr_t)sw__cu_at(b->buffer, b->offset + offset); // NOLINT(performance-no-int-to-ptr)
 }
 
+/* cu_driver.c: waits for the event, or for all work (NULL); as one of several ranks not for ever. */
+sw_status sw__cu_wait(sw__cu *c, sw__cu_event event);
+
 /* cu_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call. */
 sw_status sw__cu_upload(sw__cu *c, sw__cu_address to, const void *src, size_t bytes);
 void sw__cu_upload_end(sw__cu *c);
@@ -304,6 +313,7 @@ void sw__cu_recording_free(sw__cu *c, void *recording);
  * context lives. */
 sw_status sw__cu_library(void *dev, sw__gpu_plan *p);
 bool sw__cu_library_has(uint16_t op);
+bool sw__cu_library_label(void *dev, const sw__op_desc *d, char *out, size_t size);
 void sw__cu_library_close(sw__cu *c);
 
 #endif

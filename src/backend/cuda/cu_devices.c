@@ -115,11 +115,15 @@ static void put_compute(const sw__cu_entry *e, sw_device_properties *p)
 static void put_driver(sw_device_properties *p)
 {
     const sw__cu_libraries *const lib = sw__cu_load();
-    char name[48] = "", nvrtc[40] = ", no NVRTC";
+    char name[48] = "", nvrtc[40] = ", no NVRTC", nccl[48] = "";
+    int version = 0;
     if (*lib->driver_name != '\0') snprintf(name, sizeof name, ", driver %.31s", lib->driver_name);
     if (lib->nvrtc_version > 0)
         snprintf(nvrtc, sizeof nvrtc, ", NVRTC %d.%d", lib->nvrtc_version / 1000, lib->nvrtc_version % 1000 / 10);
-    snprintf(p->driver, sizeof p->driver, "CUDA %d.%d%.30s%.16s", lib->driver / 1000, lib->driver % 1000 / 10, name, nvrtc);
+    if (sw__nccl_load(NULL, &version) == SW_OK)
+        snprintf(nccl, sizeof nccl, ", NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+    snprintf(p->driver, sizeof p->driver, "CUDA %d.%d%.20s%.12s%.14s", lib->driver / 1000, lib->driver % 1000 / 10, name, nvrtc,
+             nccl);
 }
 
 void sw__cu_describe(const sw__cu_entry *e, sw_device_properties *p)

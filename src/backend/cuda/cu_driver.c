@@ -89,10 +89,23 @@ static sw_status cu_alloc(void *dev, size_t bytes, void **buffer)
     return SW_OK;
 }
 
+/* A rank whose work waits for others asks now and then whether they are still there. */
+sw_status sw__cu_wait(sw__cu *c, sw__cu_event event)
+{
+    const double start = sw__now();
+    const char *const call = event != NULL ? "cuEventSynchronize" : "cuStreamSynchronize";
+    sw__cu_result code = SW_CU_NOT_READY;
+    while (c->nccl.comm != NULL && code == SW_CU_NOT_READY) {
+        code = event != NULL ? c->api->cuEventQuery(event) : c->api->cuStreamQuery(c->stream);
+        if (code == SW_CU_NOT_READY) SW_TRY(sw__nccl_check(c, start));
+    }
+    if (code == SW_CU_NOT_READY) code = event != NULL ? c->api->cuEventSynchronize(event) : c->api->cuStreamSynchronize(c->stream);
+    return code == SW_CU_OK ? SW_OK : sw__cu_fail(c, code, call);
+}
+
 static sw_status cu_finish(void *dev)
 {
-    CALL(cuStreamSynchronize, ((sw__cu *)dev)->stream);
-    return SW_OK;
+    return sw__cu_wait(dev, NULL);
 }
 
 /* Little goes through pinned memory, which the driver need not lock first. */
@@ -329,6 +342,25 @@ static sw_status cu_launch(void *dev, void *of, const uint32_t groups[3], const 
     return c->check ? cu_finish(dev) : SW_OK;
 }
 
+/* By the device's clock: events before and behind. */
+static sw_status cu_timer(void *dev, double *seconds)
+{
+    sw__cu *const c = dev;
+    float milliseconds = 0;
+    for (size_t i = 0; i < SW_COUNT(c->timer); i++)
+        if (c->timer[i] == NULL) CALL(cuEventCreate, &c->timer[i], SW_CU_EVENT_DEFAULT);
+    if (seconds != NULL) {
+        c->timed = seconds;
+        CALL(cuEventRecord, c->timer[0], c->stream);
+        return SW_OK;
+    }
+    CALL(cuEventRecord, c->timer[1], c->stream);
+    CALL(cuEventSynchronize, c->timer[1]);
+    CALL(cuEventElapsedTime, &milliseconds, c->timer[0], c->timer[1]);
+    *c->timed += (double)milliseconds * 1e-3;
+    return SW_OK;
+}
+
 const sw__gpu_driver sw__cu_driver = {
     .compile = cu_compile,
     .binary = cu_binary,
@@ -344,4 +376,6 @@ const sw__gpu_driver sw__cu_driver = {
     .finish = cu_finish,
     .library = sw__cu_library,
     .library_has = sw__cu_library_has,
+    .library_label = sw__cu_library_label,
+    .timer = cu_timer,
 };

@@ -8,6 +8,7 @@
 typedef struct recording {
     sw__cu_graph_exec exec;
     bool checked; /* one of its kernels may REPORT */
+    void *comm;   /* whose sums are in it, or NULL */
 } recording;
 
 sw_status sw__cu_record_begin(sw__cu *c)
@@ -15,6 +16,7 @@ sw_status sw__cu_record_begin(sw__cu *c)
     if (c->check)
         return sw__fail(SW_ERR_UNSUPPORTED, "cuda: with SWOOP_CHECK steps are launched kernel by kernel, not recorded");
     c->was_checked = c->gpu.checked;
+    c->sums = c->nccl.launched;
     c->gpu.checked = false;
     const sw__cu_result code = c->api->cuStreamBeginCapture_v2(c->stream, SW_CU_CAPTURE_THREAD_LOCAL);
     if (code == SW_CU_OK) return SW_OK;
@@ -35,6 +37,7 @@ static sw_status make_recording(sw__cu *c, sw__cu_graph graph, bool checked, voi
     recording *const r = sw__calloc(1, sizeof *r);
     if (r == NULL) return sw__no_memory(sizeof *r, "a recorded step");
     r->checked = checked;
+    if (c->nccl.launched != c->sums) r->comm = c->nccl.comm;
     const sw_status st = instantiate(c, graph, r);
     if (st != SW_OK) sw__cu_recording_free(c, r);
     else *out = r;
@@ -59,6 +62,8 @@ sw_status sw__cu_record_end(sw__cu *c, bool failed, void **out)
 sw_status sw__cu_replay(sw__cu *c, void *of)
 {
     const recording *const r = of;
+    if (r->comm != NULL && r->comm != c->nccl.comm)
+        return sw__fail(SW_ERR_DEVICE, "cuda: the communicator that the recorded step sums over is closed");
     c->last = "a recorded step";
     CALL(cuGraphLaunch, r->exec, c->stream);
     c->replays++;

@@ -46,7 +46,7 @@ sw_status sw__cu_small(sw__cu *c, size_t bytes, void **host)
         r->host = memory;
     }
     if (r->used + room > PART) SW_TRY(leave_part(c, r));
-    if (r->busy[r->part]) CALL(cuEventSynchronize, r->left[r->part]);
+    if (r->busy[r->part]) SW_TRY(sw__cu_wait(c, r->left[r->part]));
     r->busy[r->part] = false;
     *host = r->host + (size_t)r->part * PART + r->used;
     r->used += room;
@@ -67,7 +67,7 @@ static sw_status send_small(sw__cu *c, sw__cu_address to, const void *src, size_
 /* Until what was sent from it last has been read. */
 static sw_status wait_for(sw__cu *c, sw__cu_slot *s)
 {
-    if (s->busy) CALL(cuEventSynchronize, s->sent);
+    if (s->busy) SW_TRY(sw__cu_wait(c, s->sent));
     s->busy = false;
     return SW_OK;
 }

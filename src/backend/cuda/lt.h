@@ -93,5 +93,7 @@ typedef struct sw__cu sw__cu;
 sw_status sw__lt_open(sw__cu *c, sw__lt *lt);
 void sw__lt_close(sw__lt *lt);
 sw_status sw__lt_plan(sw__cu *c, sw__lt *lt, sw__gpu_plan *p); /* MATMUL, DOT */
+/* gpu.h's library_label */
+void sw__lt_label(const sw__cu *c, const sw__lt *lt, const sw__op_desc *d, char *out, size_t size);
 
 #endif

@@ -4,6 +4,7 @@
 #include "backend/cuda/cu.h"
 #include "backend/cuda/lt.h"
 #include "backend/gpu/ops/big.h"
+#include "backend/gpu/tune.h"
 
 #include <stdio.h>
 
@@ -44,6 +45,7 @@ typedef struct product {
     sw__lt_algo algo;
     size_t workspace;
     float waves;
+    int way, ways; /* which of the library's algorithms, of how many */
 } product;
 
 static sw_status failed(const sw__lt_api *api, int status, const char *call)
@@ -181,6 +183,7 @@ static sw_status set_preference(const sw__lt_api *api, const product *t, void *p
     return SW_OK;
 }
 
+/* The algorithm that a trial found (backend/gpu/tune.h), otherwise the library's first. */
 static sw_status choose_with(const sw__lt *lt, product *t, void *preference)
 {
     sw__lt_found found[MOST_FOUND];
@@ -189,14 +192,18 @@ static sw_status choose_with(const sw__lt *lt, product *t, void *preference)
     SW_TRY(set_preference(lt->api, t, preference));
     LT_TRY(lt->api, cublasLtMatmulAlgoGetHeuristic, lt->handle, t->desc, t->layout[0], t->layout[1], t->layout[2],
            t->layout[2], preference, MOST_FOUND, found, &n);
+    const int wish = t->way;
+    t->way = 0;
     for (int i = 0; i < n; i++) {
         if (found[i].state != 0 || found[i].workspace > WORKSPACE) continue;
+        const int way = t->ways++;
+        if (way != 0 && way != wish) continue;
+        t->way = way;
         t->algo = found[i].algo;
         t->workspace = found[i].workspace;
         t->waves = found[i].waves;
-        return SW_OK;
     }
-    return sw__fail(SW_ERR_UNSUPPORTED, "cuBLASLt proposes no algorithm");
+    return t->ways > 0 ? SW_OK : sw__fail(SW_ERR_UNSUPPORTED, "cuBLASLt proposes no algorithm");
 }
 
 static sw_status choose(const sw__lt *lt, product *t)
@@ -288,14 +295,18 @@ sw_status sw__lt_plan(sw__cu *c, sw__lt *lt, sw__gpu_plan *p)
     if (t == NULL) return sw__no_memory(sizeof *t, "a product's plan");
     t->lt = lt;
     t->workspace_bind = p->n_bind;
+    t->way = p->variant / SW__GPU_WAY;
     const sw_status st = fill(c, p, t);
     if (st != SW_OK) {
         end(c, t);
         return st;
     }
     p->workspace = t->workspace;
-    snprintf(p->note, sizeof p->note, "cuBLASLt%s, %.1f waves%s",
-             c->tf32 && types[t->type].type == SW_F32 ? " tf32" : "", (double)t->waves,
+    p->ways = t->ways;
+    char other[24] = "";
+    if (t->way > 0) snprintf(other, sizeof other, ", algorithm %d", t->way + 1);
+    snprintf(p->note, sizeof p->note, "cuBLASLt%s%s, %.1f waves%s",
+             c->tf32 && types[t->type].type == SW_F32 ? " tf32" : "", other, (double)t->waves,
              t->calls > 1 ? ", call by call" : "");
     SW_TRY(sw__gpu_add_call(p, (sw__gpu_call){ .exec = run, .free = end, .data = t }));
     const bool relu = p->d.op == SW_OP_MATMUL && p->d.attr->act.act == SW_ACT_RELU;
@@ -316,4 +327,15 @@ void sw__lt_close(sw__lt *lt)
 {
     if (lt->handle != NULL) lt->api->cublasLtDestroy(lt->handle);
     lt->handle = NULL;
+}
+
+/* What the order of its proposals depends on beside the problem. */
+void sw__lt_label(const sw__cu *c, const sw__lt *lt, const sw__op_desc *d, char *out, size_t size)
+{
+    int align = 16;
+    for (int i = 0; i < d->n_in + d->n_out; i++) {
+        const sw__desc *const t = i < d->n_in ? &d->in[i] : &d->out[i - d->n_in];
+        if (t->align != 0) align = SW_MIN(align, (int)t->align);
+    }
+    snprintf(out, size, "cublasLt %zu%s a%d", lt->api->cublasLtGetVersion(), c->tf32 ? " tf32" : "", align);
 }

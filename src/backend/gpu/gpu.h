@@ -47,8 +47,12 @@ typedef struct sw__gpu_driver {
      * installed; and what its first call for this op costs a process, once. NULL: the library is asked for every op. */
     const char *(*library_name)(void *dev);
     sw_status (*library_start)(void *dev, const sw__op_desc *d, double *seconds);
-    /* For trials: from here on a launch waits for its end and adds its time on the device to *seconds; NULL: no more.
-     * NULL: whoever measures takes the host's clock. */
+    /* A library that is asked for every op and has several algorithms for this one, of which a trial may choose
+     * (sw__gpu_plan.ways): writes name, version and whatever else their order depends on; false: there is none. NULL: none
+     * for any op. */
+    bool (*library_label)(void *dev, const sw__op_desc *d, char *out, size_t size);
+    /* For trials: from here on work adds its time on the device to *seconds; NULL: no more, and all of it is done. NULL:
+     * whoever measures takes the host's clock. */
     sw_status (*timer)(void *dev, double *seconds);
 } sw__gpu_driver;
 
@@ -157,6 +161,7 @@ struct sw__gpu_plan {
     size_t workspace;
     int number;                      /* what its kernels REPORT as; set by sw__gpu_plan_new */
     int variant;                     /* which way to do the op, see tune.h; 0: as the rules in ops/ say */
+    int ways;                        /* of a library's plan: algorithms that it offers; 0: nobody may choose */
     char note[112];
 };
 
@@ -222,6 +227,10 @@ sw_status sw__gpu_scan_plan(sw__gpu_plan *p);
 sw_status sw__gpu_sort_plan(sw__gpu_plan *p);
 sw_status sw__gpu_scatter_plan(sw__gpu_plan *p);
 sw_status sw__gpu_embedding_grad_plan(sw__gpu_plan *p);
+bool sw__gpu_dense_accepts(const sw__gpu *g, const sw__op_desc *d, int i); /* row-major only */
+sw_status sw__gpu_recurrent_plan(sw__gpu_plan *p);
+sw_status sw__gpu_ctc_plan(sw__gpu_plan *p);
+sw_status sw__gpu_attention_plan(sw__gpu_plan *p);
 sw_status sw__gpu_custom_plan(sw__gpu_plan *p);
 bool sw__gpu_custom_accepts(const sw__gpu *g, const sw__op_desc *d, int i);
 

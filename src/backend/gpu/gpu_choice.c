@@ -79,10 +79,13 @@ static void conv_key(const sw__op_desc *d, sw__text *out)
     if (d->op == SW_OP_CONV && d->attr->conv.act == SW_ACT_RELU) sw__text_add(out, " relu");
 }
 
-bool sw__gpu_op_key(const sw__op_desc *d, sw__text *out)
+bool sw__gpu_op_key(const sw__gpu *g, const sw__op_desc *d, sw__text *out)
 {
+    char label[64];
     if (d->op == SW_OP_MATMUL || d->op == SW_OP_DOT) product_key(d, out);
     if (is_conv(d->op)) conv_key(d, out);
+    const bool by_library = out->s != NULL && g->driver->library_label != NULL && g->read_from == NULL && g->write_to == NULL;
+    if (by_library && g->driver->library_label(g->dev, d, label, sizeof label)) sw__text_add(out, " %s", label);
     return !out->failed;
 }
 
@@ -168,7 +171,7 @@ static sw_status read_line(sw__gpu *g, reading *r, const char *line)
     double time[3];
     const long variant = strtol(line, &end, 10);
     const char *p = end;
-    bool good = p != line && variant >= 0 && variant < 2 * SW__GPU_LIBRARY;
+    bool good = p != line && variant >= 0 && variant < SW__GPU_MOST_WAYS * SW__GPU_WAY;
     for (int i = 0; i < 3 && good; i++) good = read_time(&p, &time[i]);
     if (!good || p[1] == '\0') {
         r->bad++;
@@ -302,10 +305,10 @@ int sw__gpu_variant_of(sw__gpu *g, const sw__op_desc *d)
     const sw__gpu_op *const op = &sw__gpu_ops[d->op];
     if (op->variants == NULL || g->tuning == NULL || g->read_from != NULL || g->write_to != NULL) return 0;
     sw__text key = {0};
-    const sw__gpu_choice *const c = sw__gpu_op_key(d, &key) && key.s != NULL ? sw__gpu_find_choice(g, key.s) : NULL;
-    const int variant = c != NULL ? c->variant : 0, own = variant & ~SW__GPU_LIBRARY;
+    const sw__gpu_choice *const c = sw__gpu_op_key(g, d, &key) && key.s != NULL ? sw__gpu_find_choice(g, key.s) : NULL;
+    const int variant = c != NULL ? c->variant : 0, own = variant & (SW__GPU_LIBRARY - 1);
     sw__text_free(&key);
-    return own < op->variants(g, d) ? variant : variant & SW__GPU_LIBRARY;
+    return own < op->variants(g, d) ? variant : variant - own;
 }
 
 bool sw__gpu_kernels_alone(const sw__gpu_plan *p)

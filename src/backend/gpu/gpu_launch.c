@@ -16,6 +16,7 @@ void sw__gpu_set_traits(sw__gpu *g)
     t->alignment = 128;
     t->compute_units = g->target.units;
     for (int op = 0; op < SW_OP_COUNT; op++) t->takes[op] = sw__gpu_ops[op].plan != NULL;
+    t->takes[SW_OP_ALL_REDUCE] = false; /* a device alone: the sum is the value itself */
     static const uint16_t images[] = {SW_OP_CONV,          SW_OP_CONV_GRAD_X, SW_OP_CONV_GRAD_W, SW_OP_MAX_POOL,
                                       SW_OP_MAX_POOL_GRAD, SW_OP_AVG_POOL,    SW_OP_AVG_POOL_GRAD};
     for (size_t i = 0; i < SW_COUNT(images); i++) t->channels_last[images[i]] = true;

@@ -1,6 +1,22 @@
 /* gpu_op.c: ops taken whole: the table of them, and their plans. Between backend.h and ops/. */
 #include "backend/gpu/tune.h"
 
+static bool is_dense(const sw__gpu *g, const sw__op_desc *d, int i)
+{
+    int64_t step = 1;
+    (void)g;
+    for (int k = d->in[i].rank - 1; k >= 0; step *= d->in[i].dim[k--])
+        if (d->in[i].dim[k] > 1 && d->in[i].stride[k] != step) return false;
+    return true;
+}
+
+/* Whoever takes it has a library for it; we have no kernels that reach other devices. */
+static sw_status all_reduce_plan(sw__gpu_plan *p)
+{
+    return sw__fail(SW_ERR_UNSUPPORTED, "%s cannot sum %s over devices", p->gpu->backend,
+                    sw_dtype_name((sw_dtype)p->d.out[0].dtype));
+}
+
 const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
     [SW_OP_MATMUL] = {NULL, sw__gpu_matmul_plan, sw__gpu_matmul_variants},
     [SW_OP_DOT] = {NULL, sw__gpu_matmul_plan, sw__gpu_matmul_variants},
@@ -19,7 +35,17 @@ const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
     [SW_OP_SCATTER_ADD] = {NULL, sw__gpu_scatter_plan, NULL},
     [SW_OP_SCATTER_SET] = {NULL, sw__gpu_scatter_plan, NULL},
     [SW_OP_SCATTER_MAX] = {NULL, sw__gpu_scatter_plan, NULL},
+    [SW_OP_LSTM] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_GRU] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_RNN] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_LSTM_GRAD] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_GRU_GRAD] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_RNN_GRAD] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_CTC_LOSS] = {sw__gpu_dense_accepts, sw__gpu_ctc_plan, NULL},
     [SW_OP_EMBEDDING_GRAD] = {NULL, sw__gpu_embedding_grad_plan, NULL},
+    [SW_OP_ATTENTION] = {NULL, sw__gpu_attention_plan, NULL},
+    [SW_OP_ATTENTION_GRAD] = {NULL, sw__gpu_attention_plan, NULL},
+    [SW_OP_ALL_REDUCE] = {is_dense, all_reduce_plan, NULL},
     [SW_OP_CUSTOM] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
     [SW_OP_CUSTOM_GRAD] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
 };
@@ -37,14 +63,15 @@ static sw_status plan_op(sw__gpu_plan *p)
     const sw__gpu_driver *const driver = p->gpu->driver;
     const bool chosen = driver->library_name == NULL || (p->variant & SW__GPU_LIBRARY) != 0;
     const bool asked = driver->library != NULL && chosen && (driver->library_has == NULL || driver->library_has(p->d.op));
-    if (asked && p->gpu->read_from == NULL && p->gpu->write_to == NULL) {
+    const bool to_folder = p->gpu->read_from != NULL || p->gpu->write_to != NULL;
+    if (asked && (!to_folder || p->d.op == SW_OP_ALL_REDUCE)) {
         const sw_status st = driver->library(p->gpu->dev, p);
         if (st != SW_ERR_UNSUPPORTED) return st;
         p->gpu->refused++;
         sw__log(SW_LOG_DEBUG, "%s: %s '%s' on our kernels: %s", p->gpu->backend, sw__op_table[p->d.op].name, p->name,
                 sw_error());
     }
-    p->variant &= ~SW__GPU_LIBRARY;
+    p->variant &= SW__GPU_LIBRARY - 1;
     return sw__gpu_ops[p->d.op].plan(p);
 }
 

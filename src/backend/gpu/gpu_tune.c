@@ -163,7 +163,8 @@ static sw_status make_plan(trial *t, const job *j, int variant, sw__gpu_plan **o
     *out = NULL;
     SW_TRY(sw__grow(&t->plans, &t->capacity, t->n_plans + 1, sizeof *t->plans, "a trial's plans"));
     SW_TRY(sw__gpu_op_plan_as(t->g, j->c->d, variant, &p));
-    const bool other = calls_library(p) != ((variant & SW__GPU_LIBRARY) != 0);
+    const bool wanted = (variant & SW__GPU_LIBRARY) != 0 || t->g->driver->library_name == NULL;
+    const bool other = calls_library(p) ? !wanted : (variant & ~(SW__GPU_LIBRARY - 1)) != 0;
     sw_status st = other || is_known(t, j, p) ? SW_OK : build(t, p, &built);
     if (st == SW_OK && built) st = make_workspace(t, p->workspace);
     if (st != SW_OK || !built) { /* a kernel that does not compile must not be asked for any more */
@@ -249,6 +250,12 @@ static void note_pair(const trial *t, job *j, sw__gpu_plan *p, const double time
     j->ratio = ratio;
 }
 
+/* A library that has one way to do it leaves nothing to choose; swoop tune wants its time all the same. */
+static bool has_choice(const trial *t, const sw__gpu_plan *p)
+{
+    return !calls_library(p) || p->ways > 1 || t->g->tuning->all;
+}
+
 /* The rules' variant of an op, run once; without it nothing can be said. */
 static void try_rule(trial *t, job *j)
 {
@@ -257,6 +264,7 @@ static void try_rule(trial *t, job *j)
     sw__gpu_plan *p = NULL;
     if (!has_time(t, 0)) return;
     sw_status st = make_plan(t, j, 0, &p);
+    if (st == SW_OK && p != NULL && !has_choice(t, p)) return;
     if (st == SW_OK && p != NULL) {
         bind_plan(t, p, bind);
         st = sw__gpu_run_timed(p, bind, &time);
@@ -268,12 +276,20 @@ static void try_rule(trial *t, job *j)
     j->ratio = GAIN;
 }
 
+/* The number of our variants, or of the algorithms of the library that does it. */
+static int ways_of(const trial *t, const job *j)
+{
+    if (calls_library(j->rule)) return SW_MIN(j->rule->ways, SW__GPU_MOST_WAYS);
+    return sw__gpu_ops[j->c->d->op].variants(t->g, j->c->d);
+}
+
 /* Another one; if it fails (memory, a compiler), it is left out. */
 static void try_variant(trial *t, job *j, int variant)
 {
     double time[2];
     sw__gpu_plan *p = NULL;
-    if (j->rule == NULL || !has_time(t, 0) || variant >= sw__gpu_ops[j->c->d->op].variants(t->g, j->c->d)) return;
+    if (j->rule == NULL || !has_time(t, 0) || variant >= ways_of(t, j)) return;
+    if (calls_library(j->rule)) variant *= SW__GPU_WAY;
     sw_status st = make_plan(t, j, variant, &p);
     if (st == SW_OK && p != NULL) st = time_pair(t, (sw__gpu_plan *const[2]){j->rule, p}, RUNS, time);
     if (st != SW_OK)
@@ -367,7 +383,7 @@ static sw_status add_candidate(sw__gpu *g, candidates *cs, const sw__op_desc *d,
     if (op->variants == NULL || flops < LEAST_FLOPS || op->variants(g, d) < 2) return SW_OK;
     for (int i = 0; i < d->n_in + d->n_out; i++)
         if (extent(tensor(d, i)) == 0) return SW_OK;
-    if (!sw__gpu_op_key(d, &key)) {
+    if (!sw__gpu_op_key(g, d, &key)) {
         sw__text_free(&key);
         return sw__no_memory(64, "an op's name");
     }
@@ -404,7 +420,7 @@ static sw_status keep(trial *t, const candidate *c, job *j, outcome *o)
         if (st != SW_OK) choice = (sw__gpu_choice){.flops = c->flops};
         else o->measured++;
         if (choice.variant != 0) o->faster++;
-        if ((choice.variant & ~SW__GPU_LIBRARY) != 0) o->most = SW_MAX(o->most, choice.rule / choice.best);
+        if (choice.variant != 0 && choice.variant != SW__GPU_LIBRARY) o->most = SW_MAX(o->most, choice.rule / choice.best);
     }
     return sw__gpu_choose(t->g, c->key, &choice);
 }

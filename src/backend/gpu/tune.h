@@ -1,4 +1,5 @@
-/* tune.h: which variant of a product or convolution is the fastest on a device: known from an earlier trial (a file in
+/* tune.h: which variant of a product or convolution is the fastest on a device, or which algorithm of the library that
+ * does it: known from an earlier trial (a file in
  * the kernel cache, one per device and driver), from the table that ships (tuned.txt), or found by a short trial when a
  * program is compiled for the first time. Beside gpu_op.c, which plans an op the way that is said here.
  *
@@ -15,6 +16,8 @@
 
 enum {
     SW__GPU_LIBRARY = 0x100,   /* added to a variant: the driver's library, and our variant where it refuses */
+    SW__GPU_WAY = 0x200,       /* times this is added: the library's algorithm, in its own order; 0: its first */
+    SW__GPU_MOST_WAYS = 16,
     SW__GPU_MOST_VARIANTS = 32
 };
 
@@ -45,8 +48,9 @@ typedef struct sw__gpu_tuning {
 /* ---- gpu_choice.c ---------------------------------------------------------------------------------------------------- */
 
 /* An op as trials know it: what, types, sizes, which axis of each tensor is contiguous. False: no memory. Empty: an op
- * without variants. */
-bool sw__gpu_op_key(const sw__op_desc *d, sw__text *out);
+ * without variants. Of one that goes to a library with several algorithms also that library and its version, whose numbers
+ * they are. */
+bool sw__gpu_op_key(const sw__gpu *g, const sw__op_desc *d, sw__text *out);
 /* The device as the table's patterns see it: "opencl cpu w16 u2 Portable Computing Language|…". */
 void sw__gpu_device_label(const sw__gpu *g, char *out, size_t size);
 

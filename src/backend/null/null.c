@@ -112,6 +112,7 @@ static const sw__traits null_traits = {
         [SW_OP_DOT] = true, [SW_OP_MATMUL] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true,
         [SW_OP_CONV_GRAD_W] = true, [SW_OP_MAX_POOL] = true, [SW_OP_MAX_POOL_GRAD] = true, [SW_OP_AVG_POOL] = true,
         [SW_OP_AVG_POOL_GRAD] = true, [SW_OP_EMBEDDING_GRAD] = true, [SW_OP_ALL_REDUCE] = true,
+        [SW_OP_ATTENTION] = true, [SW_OP_ATTENTION_GRAD] = true,
         [SW_OP_CUSTOM] = true, [SW_OP_CUSTOM_GRAD] = true,
     },
     .channels_last = {

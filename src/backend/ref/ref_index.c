@@ -58,6 +58,27 @@ sw_status sw__ref_scatter(const sw__ref_call *c)
     return SW_OK;
 }
 
+/* out[o][m][i] = sum over k of weight[m][k] x[o][index[m][k]][i], without those whose weight is 0 */
+sw_status sw__ref_resample(const sw__ref_call *c)
+{
+    const sw__ref_axis sx = sw__ref_split(&c->d->in[0], c->attr->axis.axis);
+    const sw__ref_axis sy = sw__ref_split(&c->d->out[0], c->attr->axis.axis);
+    const int64_t taps = c->d->in[1].dim[1], n = sw__ref_count(&c->d->out[0]);
+    const double *const x = c->in[0], *const weight = c->in[2];
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t o = e / (sy.length * sy.inner), m = e / sy.inner % sy.length, i = e % sy.inner;
+        double sum = 0;
+        for (int64_t k = 0; k < taps; k++) {
+            int64_t at = 0;
+            if (weight[m * taps + k] == 0) continue;
+            SW_TRY(index_at(c, 1, m * taps + k, sx.length, &at));
+            sum += weight[m * taps + k] * x[(o * sx.length + at) * sx.inner + i];
+        }
+        ((double *)c->out[0])[e] = sum;
+    }
+    return SW_OK;
+}
+
 /* weight [V, D], index […] -> […, D] */
 sw_status sw__ref_embedding(const sw__ref_call *c)
 {

@@ -20,6 +20,11 @@ void sw__ask_macro(sw__ask *a, const char *name, int64_t value)
     put_macro(a, (sw__gpu_macro){.name = name, .value = value});
 }
 
+void sw__ask_text(sw__ask *a, const char *name, const char *text)
+{
+    put_macro(a, (sw__gpu_macro){.name = name, .text = text});
+}
+
 static const struct { sw_dtype type; const char *t, *load, *store, *acc, *acc_load; } types[] = {
     {SW_F32, "float", "LOAD_F32", "STORE_F32", "float", "LOAD_F32"},
     {SW_F64, "double", "LOAD_F64", "STORE_F64", "double", "LOAD_F64"},
@@ -66,6 +71,11 @@ void sw__ask_i32(sw__ask *a, int n, const int64_t *values)
 void sw__ask_i64(sw__ask *a, int n, const int64_t *values)
 {
     for (int i = 0; i < n; i++) put_arg(a, (sw__gpu_arg){.kind = SW_GPU_I64, .i = values[i]});
+}
+
+void sw__ask_errors(sw__ask *a)
+{
+    put_arg(a, (sw__gpu_arg){.kind = SW_GPU_ERRORS});
 }
 
 sw_status sw__ask_launch(sw__ask *a, int64_t groups_x, int64_t groups_y, int64_t groups_z, int items)

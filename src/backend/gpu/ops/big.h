@@ -20,6 +20,7 @@ typedef struct sw__ask {
 
 sw__ask sw__ask_for(sw__gpu_plan *p, const char *file);
 void sw__ask_macro(sw__ask *a, const char *name, int64_t value);
+void sw__ask_text(sw__ask *a, const char *name, const char *text);
 /* T, LOAD, STORE, ACC of a storage type */
 void sw__ask_type(sw__ask *a, sw_dtype t);
 /* TA, LOAD_A of an operand of that type, or (acc) of a copy of it as accumulators are kept */
@@ -27,6 +28,7 @@ void sw__ask_left(sw__ask *a, sw_dtype t, bool acc);
 void sw__ask_buffer(sw__ask *a, int bind, int64_t at_bytes);
 void sw__ask_i32(sw__ask *a, int n, const int64_t *values);
 void sw__ask_i64(sw__ask *a, int n, const int64_t *values);
+void sw__ask_errors(sw__ask *a); /* ERRORS, after all others */
 sw_status sw__ask_launch(sw__ask *a, int64_t groups_x, int64_t groups_y, int64_t groups_z, int items);
 
 /* Bytes of an accumulator: sums of f16 and bf16 are kept in f32. */

@@ -1,0 +1,153 @@
+/* op_recurrent.c: plans lstm, gru, rnn and their gradients and runs them in f32: samples are dealt out to threads; each
+ * walks all steps by itself, a product of its rows' states with the weights (packed once, all threads together) and the
+ * gates a step, without waiting for another. Called by cpu.c; f64: op_recurrent_f64.c. */
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/recurrent.h"
+
+#include <omp.h>
+#include <stdio.h>
+
+#define BLOCK_K 256 /* of a packed panel at a time, so that it stays in the first cache while rows pass */
+
+static int width_of(sw__simd level)
+{
+    return 2 * sw__tile_shape_of(level).vl;
+}
+
+static int64_t panels_of(const sw__step_matrix *m, sw__simd level)
+{
+    return (m->n + width_of(level) - 1) / width_of(level);
+}
+
+static float *packed_of(const sw__cpu_plan *p, void *const *ptr, const sw__step_matrix *m)
+{
+    return (float *)(void *)((char *)ptr[p->d.n_in + p->d.n_out] + m->packed_at);
+}
+
+/* Panel j of the matrix as tiles read it: [k][width], zeros behind the last column. */
+static void pack_panel(const sw__cpu_plan *p, void *const *ptr, const sw__step_matrix *m, int64_t j)
+{
+    const sw__recurrent_plan *const s = p->state;
+    const int width = width_of(s->level);
+    const int64_t n0 = j * width;
+    const int cols = (int)SW_MIN(width, m->n - n0);
+    const float *const from = (const float *)ptr[m->in] + n0 * m->wn;
+    float *const to = packed_of(p, ptr, m) + j * width * m->k;
+    if (m->wn == 1) {
+        SW__SIMD_PICK(s->level, sw__copy_rows)(from, m->wk, m->k, cols, to, width);
+        return;
+    }
+    if (cols < width) memset(to, 0, (size_t)(width * m->k) * sizeof *to);
+    SW__SIMD_PICK(s->level, sw__transpose)(from, m->wn, cols, m->k, to, width);
+}
+
+struct run;
+static void product(const struct run *x, const sw__step_matrix *m, const float *a, int64_t a_pitch, const float *bias,
+                    bool add, float *c, int64_t c_pitch);
+
+#define REAL float
+#define FORWARD(...) SW__SIMD_PICK(x->s->level, sw__cell_forward)(__VA_ARGS__)
+#define BACKWARD(...) SW__SIMD_PICK(x->s->level, sw__cell_backward)(__VA_ARGS__)
+#include "backend/cpu/recurrent_run.h"
+
+/* Rows are cut into tiles of nearly equal height. */
+static void product(const run *x, const sw__step_matrix *m, const float *a, int64_t a_pitch, const float *bias, bool add,
+                    float *c, int64_t c_pitch)
+{
+    const sw__simd level = x->s->level;
+    const int width = width_of(level), most = sw__tile_shape_of(level).wide_rows;
+    const int64_t tiles = (x->n + most - 1) / most, panels = panels_of(m, level);
+    const float *const packed = packed_of(x->p, x->ptr, m);
+    for (int64_t k0 = 0; k0 < m->k; k0 += BLOCK_K) {
+        const int64_t count = SW_MIN(BLOCK_K, m->k - k0);
+        for (int64_t j = 0; j < panels; j++) {
+            for (int64_t i = 0; i < tiles; i++) {
+                const int64_t r0 = x->n * i / tiles, r1 = x->n * (i + 1) / tiles, n0 = j * width;
+                const sw__tile t = {.a = a + r0 * a_pitch + k0, .b = packed + (j * m->k + k0) * width,
+                                    .c = c + r0 * c_pitch + n0, .bias = bias != NULL ? bias + n0 : NULL, .ra = a_pitch,
+                                    .ka = 1, .kb = width, .rc = c_pitch, .runs = 1, .run = count, .rows = (int)(r1 - r0),
+                                    .cols = (int)SW_MIN(width, m->n - n0), .add = add || k0 > 0};
+                SW__SIMD_PICK(level, sw__tile_run)(&t);
+            }
+        }
+    }
+}
+
+static sw_status exec_f32(sw__cpu_plan *p, void *const *ptr)
+{
+    const sw__recurrent_plan *const s = p->state;
+    const int64_t gates = panels_of(&s->gates, s->level), proj = s->proj.in >= 0 ? panels_of(&s->proj, s->level) : 0;
+    const int threads = (int)s->threads;
+    for (int64_t b = 0; b < s->r.batch; b++) {
+        const int64_t steps = sw__cpu_steps(p, ptr, b);
+        if (steps < 0 || steps > s->r.steps)
+            return sw__fail(SW_ERR_DATA, "lengths[%lld] is %lld, outside 0 to %lld", (long long)b, (long long)steps,
+                            (long long)s->r.steps);
+    }
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int64_t j = 0; j < gates + proj; j++)
+            pack_panel(p, ptr, j < gates ? &s->gates : &s->proj, j < gates ? j : j - gates);
+#pragma omp for schedule(static, 1)
+        for (int64_t i = 0; i < s->threads; i++) run_part(p, ptr, i);
+    }
+    return SW_OK;
+}
+
+int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b)
+{
+    const sw__recurrent *const r = &((const sw__recurrent_plan *)p->state)->r;
+    if (r->lengths < 0) return r->steps;
+    const void *const v = ptr[r->lengths];
+    return p->d.in[r->lengths].dtype == SW_I64 ? ((const int64_t *)v)[b] : ((const int32_t *)v)[b];
+}
+
+/* ---- plan -------------------------------------------------------------------------------------------------------- */
+
+/* Weights [rows, state] and [state, hidden], as rows are multiplied by them. */
+static void matrices(sw__recurrent_plan *s)
+{
+    const sw__recurrent *const r = &s->r;
+    if (r->backward) {
+        s->gates = (sw__step_matrix){.in = r->weight, .k = r->rows, .n = r->state, .wk = r->state, .wn = 1};
+        s->proj = (sw__step_matrix){.in = r->proj, .k = r->state, .n = r->hidden, .wk = r->hidden, .wn = 1};
+    } else {
+        s->gates = (sw__step_matrix){.in = r->weight, .k = r->state, .n = r->rows, .wk = 1, .wn = r->state};
+        s->proj = (sw__step_matrix){.in = r->proj, .k = r->hidden, .n = r->state, .wk = 1, .wn = r->hidden};
+    }
+}
+
+static void reserve_packed(sw__cpu_plan *p, sw__step_matrix *m, sw__simd level)
+{
+    if (m->in < 0) return;
+    m->packed_at = p->workspace;
+    p->workspace += sw__cpu_align((size_t)(panels_of(m, level) * width_of(level) * m->k) * sizeof(float));
+}
+
+sw_status sw__cpu_recurrent_plan(sw__cpu_plan *p)
+{
+    sw__recurrent_plan *const s = sw__calloc(1, sizeof *s);
+    if (s == NULL) return sw__no_memory(sizeof *s, "a planned op");
+    p->state = s;
+    s->r = sw__recurrent_of(p->d.op, &p->attr, p->d.out[0].dim);
+    s->level = p->cpu->simd;
+    const sw__recurrent *const r = &s->r;
+    const bool f64 = p->d.out[0].dtype == SW_F64;
+    const double work = (double)r->batch * (double)r->steps * (double)r->rows * (double)(r->state + 16);
+    sw__cpu_plan_threads(p, work);
+    s->threads = SW_MAX(1, SW_MIN(p->threads, r->batch));
+    matrices(s);
+    if (!f64) reserve_packed(p, &s->gates, s->level);
+    if (!f64) reserve_packed(p, &s->proj, s->level);
+    /* a multiple of the first cache's size would put all rows into the same few lines of it */
+    s->pitch = (r->rows + 15) / 16 * 16 + 16;
+    const int64_t most = (r->batch + s->threads - 1) / s->threads;
+    const int64_t elements = most * (s->pitch + (r->proj >= 0 ? r->hidden + r->state : 0));
+    s->room_at = p->workspace;
+    s->room = sw__cpu_align((size_t)elements * (f64 ? sizeof(double) : sizeof(float)));
+    p->workspace += s->room * (size_t)s->threads;
+    p->exec = f64 ? sw__cpu_recurrent_f64 : exec_f32;
+    snprintf(p->note, sizeof p->note, "%s, %lld threads", f64 ? "loops" : "tiles", (long long)s->threads);
+    return SW_OK;
+}
