@@ -86,7 +86,7 @@ static void messages(void **state)
         { "[{\"linear\": 2.5}]", { "features must be a whole number", "outputs" } },
         { "[{\"linear\": {\"features\": 2, \"bias\": 1}}]", { "bias must be true or false" } },
         { "[{\"dropout\": \"much\"}]", { "layer 1 (dropout)", "p must be a number" } },
-        { "[{\"dropout\": 2}]", { "layer 1 (dropout)", "dropout: probability 2" } },
+        { "[{\"dropout\": 2}]", { "layer 1 (dropout)", "probability 2 is not in" } },
         { "[\"linear\"]", { "layer 1 (linear)", "0 features" } },
         { "[\"flatten\", {\"conv2d\": 8}]", { "layer 2 (conv2d)", "[N, C, H, W]", "[2,144]" } },
         { "[{\"residual\": [\"relu\", {\"conv2d\": 3}]}]", { "layer 1 (residual)", "[2,3,4,4]", "[2,4,6,6]" } },
