@@ -199,6 +199,19 @@ static void put_columns(const column *columns, int n)
     put_work(columns, n);
 }
 
+/* What a device has no arithmetic for. */
+static void put_notes(const sw_config *c, const column *columns, int n)
+{
+    sw_precision precision = SW_PRECISION_F32;
+    char text[256];
+    sw_precision_find(sw_config_text(c, SW_KEY_PRECISION), &precision);
+    for (int i = 0; i < n; i++) {
+        if (columns[i].status != SW_OK) continue;
+        sw_precision_note(precision, &columns[i].p.plan, &columns[i].p.device, text, sizeof text);
+        if (*text != '\0') printf("note: %s: %s\n", columns[i].id, text);
+    }
+}
+
 /* As many beside each other as the terminal is wide. */
 static void put_all_columns(const column *columns, int n)
 {
@@ -340,6 +353,7 @@ static int plan(sw_config *c, void *context)
         put_title(c, columns, n);
         if (w->gpus != NULL) put_gpus(columns, n);
         else put_all_columns(columns, n);
+        if (w->gpus == NULL) put_notes(c, columns, n);
     }
     for (int i = 0; i < n && !cli.json && good > 0; i++) {
         if (columns[i].status != SW_OK) fprintf(stderr, "%s: %s\n", columns[i].id, columns[i].why);

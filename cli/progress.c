@@ -366,6 +366,10 @@ sw_status progress_event(void *context, const sw_event *e)
     case SW_EVENT_NOT_FINITE:
         on_not_finite(p, e);
         break;
+    case SW_EVENT_OVERFLOW:
+        p->overflows++;
+        if ((p->overflows & (p->overflows - 1)) == 0) say(p, "overflow", CLI_YELLOW, e);
+        break;
     case SW_EVENT_STOPPED:
         say(p, "stopped", CLI_YELLOW, e);
         break;

@@ -10,7 +10,7 @@ typedef struct progress {
     const char *monitor; /* "val_loss" … as the figures go, so with "test" in place of "val" */
     int64_t log_every;
     bool stops_on_nan; /* then the error says it all */
-    int64_t skipped;
+    int64_t skipped, overflows;
     int64_t epoch, epoch_steps; /* of which loss_sum is the sum, */
     double loss_sum;            /* so that the redrawn line shows what the epoch's line will say */
     bool drawn;                 /* there is a redrawn line on the terminal */

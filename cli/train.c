@@ -58,6 +58,8 @@ static void result_json(const sw_run_result *r, const char *monitor)
     cli_json_int(stdout, "best_epoch", f->best_epoch);
     cli_json_bool(stdout, "early", f->early);
     cli_json_int(stdout, "skipped", f->skipped);
+    cli_json_int(stdout, "overflows", f->overflows);
+    if (f->loss_scale > 0) cli_json_number(stdout, "loss_scale", f->loss_scale);
     cli_json_number(stdout, "test_loss", r->has_test ? r->test.loss : (double)NAN);
     cli_json_number(stdout, "test_acc", r->has_test ? r->test.accuracy : (double)NAN);
     cli_json_close(stdout, '}');
@@ -84,6 +86,11 @@ static void result_text(const progress *p, const sw_config *c, const sw_run_resu
         snprintf(line, sizeof line, "%lld steps %s %s/last.safetensors    %s in all", (long long)r->fit.steps, arrow,
                  r->folder, a);
         progress_line(p, "last", line);
+    }
+    if (r->fit.loss_scale > 0) {
+        snprintf(line, sizeof line, "%lld steps skipped because f16 overflowed, loss scale %g at the end",
+                 (long long)r->fit.overflows, r->fit.loss_scale);
+        progress_line(p, "scale", line);
     }
     if (r->has_test) {
         const int n = snprintf(line, sizeof line, "loss %.4f", r->test.loss);

@@ -108,6 +108,13 @@ static int calc(maker *m, sw__op op, sw_dtype t, int a, int b, int c)
     return add(m, (sw__inst){ .kop = SW_K_CALC, .op = (uint16_t)op, .dtype = (uint8_t)t, .a = a, .b = b, .c = c });
 }
 
+/* An f32 rounded to f16 or bf16. */
+static int narrow(maker *m, sw_dtype to, int a)
+{
+    return add(m, (sw__inst){ .kop = SW_K_CALC, .op = SW_OP_CAST, .dtype = SW_F32, .narrow = (uint8_t)to, .a = a, .b = -1,
+                              .c = -1 });
+}
+
 static int reduce(maker *m, sw__op op, int a)
 {
     return add(m, (sw__inst){ .kop = SW_K_REDUCE, .op = (uint16_t)op, .dtype = m->inst[a].dtype, .a = a, .b = -1,
@@ -219,6 +226,12 @@ static number calc_number(const maker *m, const sw__inst *i, number a, number b,
 {
     const unsigned from = m->inst[i->a].dtype;
     number y = { .i = 0 };
+    if (i->narrow) {
+        uint16_t bits;
+        sw__convert(&bits, (sw_dtype)i->narrow, &a.f, SW_F64, 1);
+        sw__convert(&y.f, SW_F64, &bits, (sw_dtype)i->narrow, 1);
+        return y;
+    }
     if (i->op == SW_OP_WHERE) return a.i ? b : c;
     if (i->op == SW_OP_LT) y.i = is_float(from) ? a.f < b.f : a.i < b.i;
     else if (i->op == SW_OP_EQ) y.i = is_float(from) ? a.f == b.f : a.i == b.i;

@@ -1,6 +1,6 @@
 /* test_checks.c: what is found before the first step (sw_trainer_preflight), and the first wrong op of a step that is computed
  * beside another device. Nets with one fault each, by hand; a reference whose results are changed on the way. */
-/* link: -Wl,--wrap=sw__ref_matmul,--wrap=sw__ref_custom,--wrap=sw__ref_batch_norm */
+/* link: -Wl,--wrap=sw__ref_matmul,--wrap=sw__ref_custom,--wrap=sw__ref_batch_norm,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free */
 #include "backend/ref/ref.h"
 #include "swoop/swoop.h"
 #include <math.h>
@@ -53,6 +53,62 @@ sw_status __wrap_sw__ref_custom(const sw__ref_call *c)
 sw_status __wrap_sw__ref_batch_norm(const sw__ref_call *c)
 {
     return spoil(c, __real_sw__ref_batch_norm(c));
+}
+
+/* ---- memory that can run out --------------------------------------------------------------------------------------- */
+
+static long allocations_left = -1, live; /* -1: no limit; live: not freed yet */
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t bytes);
+void *__real_aligned_alloc(size_t align, size_t bytes);
+void __real_free(void *p);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t bytes);
+void *__wrap_aligned_alloc(size_t align, size_t bytes);
+void __wrap_free(void *p);
+
+static void *counted(void *p)
+{
+    __atomic_fetch_add(&live, p != NULL, __ATOMIC_RELAXED);
+    return p;
+}
+
+static bool refused(void)
+{
+    if (allocations_left < 0) return false;
+    return allocations_left-- == 0 ? (allocations_left = 0, true) : false;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return refused() ? NULL : counted(__real_malloc(bytes));
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return refused() ? NULL : counted(__real_calloc(n, size));
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t bytes)
+{
+    return refused() ? NULL : counted(__real_aligned_alloc(align, bytes));
+}
+
+void *__wrap_realloc(void *p, size_t bytes)
+{
+    if (refused()) return NULL;
+    void *const q = __real_realloc(p, bytes);
+    if (p == NULL) counted(q);
+    return q;
+}
+
+void __wrap_free(void *p)
+{
+    __atomic_fetch_sub(&live, p != NULL, __ATOMIC_RELAXED);
+    __real_free(p);
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
@@ -399,6 +455,61 @@ static void test_shadow_differs(void **state)
     }
 }
 
+/* ---- without memory --------------------------------------------------------------------------------------------------- */
+
+static sw_status look_once(sw_trainer *t, const sw_dataset *d)
+{
+    return sw_trainer_preflight(t, d, true, NULL, NULL);
+}
+
+static sw_status step_beside(sw_trainer *t, const sw_dataset *d)
+{
+    return sw_trainer_fit(t, d, &(sw_fit_options){.steps = 1, .shadow_every = 1, .valid = d}, NULL);
+}
+
+static sw_status two_epochs(sw_trainer *t, const sw_dataset *d)
+{
+    return sw_trainer_fit(t, d, &(sw_fit_options){.epochs = 2, .valid = d}, NULL);
+}
+
+/* The allocation that fails, with all after it, is another each time: an error (or what can be done without), and nothing is
+ * lost. */
+static void run_out(sw_device *device, const sw_dataset *d, const sw_trainer_options *o,
+                    sw_status (*work)(sw_trainer *t, const sw_dataset *d), long stride)
+{
+    bool enough = false;
+    for (long n = 0; !enough; n += 1 + n / stride) {
+        sw_trainer *t = NULL;
+        const long before = live;
+        OK(sw_trainer_new(device, o, &t));
+        OK(sw_trainer_prepare(t, d));
+        allocations_left = n;
+        const sw_status st = work(t, d);
+        enough = allocations_left > 0;
+        allocations_left = -1;
+        sw_trainer_free(t);
+        if (enough ? st != SW_OK : st != SW_OK && st != SW_ERR_MEMORY) fail_msg("after %ld allocations: %s: %s", n, sw_status_name(st), sw_error());
+        if (live != before) fail_msg("after %ld allocations: %ld are left", n, live - before);
+        assert_true(n < 1000000);
+    }
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    static const sw_param_group late[] = {{"fc1.*", .frozen = true}};
+    sw_device *device = NULL;
+    sw_dataset *const d = stripes(false);
+    OK(sw_device_open("ref", NULL, &device));
+    run_out(device, d, &(sw_trainer_options){.model = plain, .batch = 24}, look_once, 300);
+    run_out(device, d, &(sw_trainer_options){.model = plain, .batch = 24, .ema = 0.9}, step_beside, 100);
+    const sw_trainer_options o = {.model = plain, .batch = 24, .swa_start = 1, .freeze_epochs = 1,
+                                  .optimizer = {.groups = late, .n_groups = 1}};
+    run_out(device, d, &o, two_epochs, 300);
+    sw_dataset_close(d);
+    sw_device_close(device);
+}
+
 static int register_ops(void **state)
 {
     (void)state;
@@ -416,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_findings),      cmocka_unit_test(test_frozen_and_sorted), cmocka_unit_test(test_batch),
         cmocka_unit_test(test_class_without_samples), cmocka_unit_test(test_no_backward),
         cmocka_unit_test(test_changes_nothing), cmocka_unit_test(test_shadow_agrees), cmocka_unit_test(test_shadow_differs),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests_name("checks", tests, register_ops, NULL);
 }

@@ -514,8 +514,23 @@ static void test_tf32(void **state)
     (void)state;
     assert_int_equal(run("train " MLP "--precision tf32 --epochs 1"), 1);
     has(err, "device cpu has no TF32");
-    assert_int_equal(run("train " MLP "--precision bf16 --epochs 1"), 2);
-    has(err, "not in this version");
+    assert_int_equal(run("train " MLP "--precision f8 --epochs 1"), 2);
+    has(err, "f32|tf32|bf16|f16");
+}
+
+/* Mixed precision from key to model file, and what uses the model in the same precision. */
+static void test_half(void **state)
+{
+    (void)state;
+    must("train " MLP "--precision bf16 --epochs 2 --name half");
+    has(out, "bf16");
+    must("eval runs/half");
+    has(out, "acc ");
+    must("train " MLP "--precision f16 --epochs 2 --name half16");
+    has(out, "loss scale");
+    must("predict runs/half16 digits");
+    must("plan --model mlp:16 --data digits --device cpu --precision f16");
+    has(out, "run on f32 copies");
 }
 
 static void test_eval(void **state)
@@ -839,7 +854,7 @@ int main(void)
         cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
-        cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32),        cmocka_unit_test(test_eval),
+        cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32), cmocka_unit_test(test_half),        cmocka_unit_test(test_eval),
         cmocka_unit_test(test_predict),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished), cmocka_unit_test(test_rules),

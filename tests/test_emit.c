@@ -346,7 +346,7 @@ static void run_cases(void (*const *test)(void **), size_t n, unsigned of_many)
 static void test_device_ops(void **state)
 {
     (void)state;
-    void (*const test[])(void **) = { test_ops, test_casts, test_memory_types, test_where };
+    void (*const test[])(void **) = { test_ops, test_casts, test_narrow, test_memory_types, test_where };
     run_cases(test, SW_COUNT(test), 21);
 }
 

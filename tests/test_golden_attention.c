@@ -1,6 +1,6 @@
 /* test_golden_attention.c: attention, rotary and sinusoidal positions against PyTorch's numbers with their derivatives
- * (golden_run.h); multi-head attention and the encoder's block, whose weights are variables, with gradients of all of them
- * (tests/golden/make_attention.py); and that memory grows with the length of a sequence, not with its square. */
+ * (golden_run.h); multi-head attention and the encoder's block, whose weights are variables, with gradients of all of
+ * them (tests/golden/make_attention.py); and that memory grows with the length of a sequence, not with its square. */
 #include "golden_run.h"
 #include "swoop/nn.h"
 #include "swoop/tools.h"
@@ -48,7 +48,8 @@ static const golden_case cases[] = { CASES(GOLDEN_ENTRY) };
 static const char *const mha_names[] = { "attn.in_proj_weight", "attn.in_proj_bias", "attn.out_proj.weight",
                                          "attn.out_proj.bias" };
 static const char *const encoder_names[] = {
-    "l.self_attn.in_proj_weight", "l.self_attn.in_proj_bias", "l.self_attn.out_proj.weight", "l.self_attn.out_proj.bias",
+    "l.self_attn.in_proj_weight", "l.self_attn.in_proj_bias", "l.self_attn.out_proj.weight",
+    "l.self_attn.out_proj.bias",
     "l.linear1.weight", "l.linear1.bias", "l.linear2.weight", "l.linear2.bias", "l.norm1.weight", "l.norm1.bias",
     "l.norm2.weight", "l.norm2.bias",
 };
@@ -205,23 +206,27 @@ static sw_t wrong_key(sw_t x) { return sw_multihead_attention(x, 2, .name = "a",
 static sw_t wrong_mask(sw_t x) { return sw_multihead_attention(x, 2, .name = "a", .mask = sw_narrow(x, 2, 0, 2)); }
 static sw_t gpt_of_floats(sw_t x) { return sw_model_build("gpt", sw_mean(x, SW_AXIS(2), false), 65); }
 static sw_t gpt_of_two(sw_t x) { return sw_model_build("gpt:2x2", sw_cast(sw_mean(x, SW_AXIS(2), false), SW_I64), 65); }
-static sw_t gpt_of_heads(sw_t x) { return sw_model_build("gpt:2x3x32", sw_cast(sw_mean(x, SW_AXIS(2), false), SW_I64), 65); }
+static sw_t tokens_of(sw_t x) { return sw_cast(sw_mean(x, SW_AXIS(2), false), SW_I64); }
+static sw_t gpt_of_heads(sw_t x) { return sw_model_build("gpt:2x3x32", tokens_of(x), 65); }
 static sw_t transformer_of_heads(sw_t x) { return sw_model_build("transformer:2x3x64", x, 5); }
 
 static void test_messages(void **state)
 {
     (void)state;
     static const struct { sw_t (*build)(sw_t x); const char *message; } all[] = {
-        { heads_do_not_divide, "multihead_attention 'a': 4 heads on an input of rank 3 with 6 features: needs [N, T, features], "
+        { heads_do_not_divide, "multihead_attention 'a': 4 heads on an input of rank 3 with 6 features: needs [N, T, "
+                               "features], "
                                "and heads that divide the features" },
         { odd_rope, "rope: needs [.., T, D] with an even D, got rank 3 with D = 3" },
         { odd_sinusoidal, "sinusoidal_positions: needs [.., T, D] with an even D, got rank 3 with D = 5" },
-        { short_context, "position_embedding 'p': needs [.., T, D] with T at most the context, got rank 3, T = 4, context 2" },
+        { short_context, "position_embedding 'p': needs [.., T, D] with T at most the context, got rank 3, T = 4, "
+                         "context 2" },
         { wrong_key, "multihead_attention 'a': key and value must be [N, T, 6], as many features as x" },
         { wrong_mask, "must have 4 axes that broadcast to the scores [2,2,4,4]" },
         { gpt_of_floats, "model 'gpt' takes tokens [N, T] of i64 or i32, but x is " },
         { gpt_of_two, "model 'gpt:2x2': after the colon come layers x heads x width" },
-        { gpt_of_heads, "model 'gpt:2x3x32': after the colon come layers x heads x width, like 4x4x128: the heads must divide" },
+        { gpt_of_heads, "model 'gpt:2x3x32': after the colon come layers x heads x width, like 4x4x128: "
+                        "the heads must divide" },
         { transformer_of_heads, "model 'transformer:2x3x64': after the colon come layers x heads x width" },
     };
     for (size_t i = 0; i < SW_COUNT(all); i++) {

@@ -1,5 +1,5 @@
-/* test_golden_ctc.c: CTC loss against PyTorch's values and gradients of logits (tests/golden/make_recurrent.py): no labels,
- * repeated ones, impossible alignments, every reduction. */
+/* test_golden_ctc.c: CTC loss against PyTorch's values and gradients of logits (tests/golden/make_recurrent.py): no
+ * labels, repeated ones, impossible alignments, every reduction. */
 /* double: SWOOP_TEST_DEVICE=cuda:0 */
 #include "golden_run.h"
 

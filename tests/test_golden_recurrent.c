@@ -1,6 +1,7 @@
-/* test_golden_recurrent.c: layers lstm, gru and rnn against PyTorch's (tests/golden/make_recurrent.py): outputs, last states
- * and gradients of input, initial states and all parameters; several layers, both directions, lengths, projection. On ref,
- * on ref with every big op lowered, on the cpu, and on SWOOP_TEST_DEVICE if that is set. What is refused, and how. */
+/* test_golden_recurrent.c: layers lstm, gru and rnn against PyTorch's (tests/golden/make_recurrent.py): outputs, last
+ * states and gradients of input, initial states and all parameters; several layers, both directions, lengths,
+ * projection. On ref, on ref with every big op lowered, on the cpu, and on SWOOP_TEST_DEVICE if that is set. What is
+ * refused, and how. */
 /* double: SWOOP_TEST_DEVICE=cuda:0 */
 #include "golden_run.h"
 
@@ -129,7 +130,8 @@ static void replay(const layer_case *c, const char *id, bool lowered, double tol
         double *const have = test_malloc((size_t)n * sizeof *have + 1);
         OK(sw_program_get(p, sw_program_output(p, key), SW_F64, have, n));
         const double off = difference(have, want->data, n);
-        if (off > tolerance) fail_msg("%s.%s on %s: off by %g of the largest, allowed %g", c->name, key, id, off, tolerance);
+        if (off > tolerance)
+            fail_msg("%s.%s on %s: off by %g of the largest, allowed %g", c->name, key, id, off, tolerance);
         test_free(have);
     }
     sw_program_free(p);
@@ -170,7 +172,7 @@ static void layers_on_device(void **state)
         if (layer_cases[i].device || getenv("SWOOP_TEST_ALL")) replay(&layer_cases[i], id, false, 2e-5);
 }
 
-/* ---- names, and what is refused ---------------------------------------------------------------------------------------- */
+/* ---- names, and what is refused ---------------------------------------------------------------------------------- */
 
 static void names_are_pytorchs(void **state)
 {
@@ -213,8 +215,9 @@ static void what_is_refused(void **state)
     } while (0)
     REFUSED(sw_lstm(X(2, 3), 5, .name = "enc"), SW_ERR_SHAPE,
             "lstm 'enc': x is f32[2,3]: it takes [batch, time, features] of a floating-point type");
-    REFUSED(sw_gru(X(2, 3, 4), 0), SW_ERR_ARGUMENT,
-            "gru '': 0 features, 0 layers, dropout 0: at least 1 feature, 0 (which is 1) to 64 layers, dropout in [0, 1)");
+    REFUSED(
+        sw_gru(X(2, 3, 4), 0), SW_ERR_ARGUMENT,
+        "gru '': 0 features, 0 layers, dropout 0: at least 1 feature, 0 (which is 1) to 64 layers, dropout in [0, 1)");
     REFUSED(sw_gru(X(2, 3, 4), 5, .proj = 2), SW_ERR_ARGUMENT, "gru '': proj, c0 and c_n are for lstm");
     REFUSED(sw_lstm(X(2, 3, 4), 5, .relu = true), SW_ERR_ARGUMENT, "lstm '': relu is for rnn");
     REFUSED(sw_lstm(X(2, 3, 4), 5, .proj = 5), SW_ERR_ARGUMENT,
@@ -224,7 +227,8 @@ static void what_is_refused(void **state)
     REFUSED(sw_rnn(X(2, 3, 4), 5, .lengths = Y(SW_I64, 3)), SW_ERR_SHAPE,
             "rnn '': lengths is i64[3]: for this input, 1 layer and one direction it must be i64[2]");
     REFUSED(sw_model_build("lstm:8", X(2, 3), 4), SW_ERR_SHAPE,
-            "model 'lstm' takes tokens [batch, time] of an integer type, or features [batch, time, features], not f32[2,3]");
+            "model 'lstm' takes tokens [batch, time] of an integer type, or features [batch, time, features], not "
+            "f32[2,3]");
 #undef REFUSED
 }
 

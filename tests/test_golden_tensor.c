@@ -1,5 +1,5 @@
-/* test_golden_tensor.c: ops that are made of others (einsum, top-k, norms, padding, the short-time Fourier transform …) against
- * PyTorch's numbers (tests/golden/make_tensor.py). */
+/* test_golden_tensor.c: ops that are made of others (einsum, top-k, norms, padding, the short-time Fourier transform …)
+ * against PyTorch's numbers (tests/golden/make_tensor.py). */
 #include "golden_run.h"
 #include "swoop/nn.h"
 
@@ -47,7 +47,8 @@ static sw_t cumulative(sw_t x, int axis, bool least, bool mark)
 /* The gradient is not looked at: x's own, times 0. */
 static sw_t without_gradient(sw_t y, sw_t x)
 {
-    return sw_add(sw_stop_gradient(y), sw_sum(sw_where(sw_lt(sw_abs(x), sw_const(x.graph, sw_type(x), INFINITY)), sw_mul_scalar(x, 0),
+    return sw_add(sw_stop_gradient(y), sw_sum(sw_where(sw_lt(sw_abs(x), sw_const(x.graph, sw_type(x), INFINITY)),
+                                                       sw_mul_scalar(x, 0),
                                                        sw_const(x.graph, sw_type(x), 0)), SW_AXIS(1), false));
 }
 
@@ -59,7 +60,8 @@ static sw_t stft(sw_t x, sw_stft_options o)
 }
 
 static const sw_mel_options htk = { .sample_rate = 16000, .n_mels = 5 };
-static const sw_mel_options slaney = { .sample_rate = 8000, .n_mels = 6, .f_min = 100, .f_max = 3500, .scale = SW_MEL_SLANEY,
+static const sw_mel_options slaney = { .sample_rate = 8000, .n_mels = 6, .f_min = 100, .f_max = 3500,
+                                       .scale = SW_MEL_SLANEY,
                                        .area_norm = true, .magnitude = true };
 static const sw_mel_options high_floor = { .sample_rate = 16000, .n_mels = 4, .floor = 1e3 };
 
@@ -172,6 +174,8 @@ static const sw_mel_options high_floor = { .sample_rate = 16000, .n_mels = 4, .f
 EINSUM_CASES(GOLDEN_FUNCTION)
 ARRANGE_CASES(GOLDEN_FUNCTION)
 VALUE_CASES(GOLDEN_FUNCTION)
-static const golden_case golden_cases[] = { EINSUM_CASES(GOLDEN_ENTRY) ARRANGE_CASES(GOLDEN_ENTRY) VALUE_CASES(GOLDEN_ENTRY) };
+static const golden_case golden_cases[] = {
+    EINSUM_CASES(GOLDEN_ENTRY) ARRANGE_CASES(GOLDEN_ENTRY) VALUE_CASES(GOLDEN_ENTRY)
+};
 
 GOLDEN_MAIN("ops_tensor", golden_cases)

@@ -95,7 +95,7 @@ static void bad_files(void **state)
         { "batchsize: 3\n", { "run.yaml:1: ", "'batchsize'", "'batch_size'" } },
         { "xyzzy: 3\n", { "run.yaml:1: unknown key 'xyzzy'" } },
         { "augment: flip\n", { "run.yaml:1: 'augment' is not in this version" } },
-        { "precision: bf16\n", { "run.yaml:1: ", "'bf16' is not in this version", "f32" } },
+        { "precision: f8\n", { "run.yaml:1: ", "'f8'", "f32" } },
         { "lr: find\n", { "'find' is not in this version" } },
         { "\n\nepochs: many\n", { "run.yaml:3: ", "'many'", "a whole number" } },
         { "epochs: 5.0\n", { "a whole number" } },

@@ -114,7 +114,8 @@ int main(void)
 {
     sw__rng_init(&rng, 1, 2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ops), cmocka_unit_test(test_casts), cmocka_unit_test(test_memory_types),
+        cmocka_unit_test(test_ops), cmocka_unit_test(test_casts), cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_memory_types),
             cmocka_unit_test(test_where),
         cmocka_unit_test(test_combinations), cmocka_unit_test(test_adam), cmocka_unit_test(test_transpose),
             cmocka_unit_test(test_pad), cmocka_unit_test(test_gather),

@@ -107,6 +107,37 @@ static void test_casts(void **state)
     }
 }
 
+/* Rounding to 16 bits inside a kernel: each of the 2^16 values, the ties between them, and their neighbours in f32. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    for (int to = SW_F16; to <= SW_BF16; to++) {
+        maker m;
+        const int64_t n = 4 * 65536;
+        begin(&m, 1, &n, 0);
+        const int a = load_dense(&m, SW_F32, ALL), x = narrow(&m, (sw_dtype)to, a);
+        store_dense(&m, SW_F32, ALL, calc(&m, SW_OP_NEG, SW_F32, x, -1, -1));
+        float *const f = m.data[0];
+        for (uint32_t e = 0; e < 65536; e++) {
+            const uint16_t here = (uint16_t)e;
+            uint32_t bits;
+            sw__convert(&f[4 * e], SW_F32, &here, (sw_dtype)to, 1);
+            memcpy(&bits, &f[4 * e], sizeof bits);
+            const bool small = to == SW_F16 && (bits & 0x7FFFFFFFu) < 0x38800000u;
+            const uint32_t tie = to == SW_BF16 ? bits + 0x8000u : bits + 0x1000u;
+            f[4 * e + 1] = small ? f[4 * e] + (signbit(f[4 * e]) ? -0x1p-25f : 0x1p-25f) : 0;
+            if (!small) memcpy(&f[4 * e + 1], &tie, sizeof tie);
+            memcpy(&bits, &f[4 * e + 1], sizeof bits);
+            bits++;
+            memcpy(&f[4 * e + 2], &bits, sizeof bits);
+            bits -= 2;
+            memcpy(&f[4 * e + 3], &bits, sizeof bits);
+        }
+        check(&m, 0);
+        finish(&m);
+    }
+}
+
 /* Loads and stores between every type in memory and every type in the kernel. */
 static void test_memory_types(void **state)
 {
@@ -559,6 +590,7 @@ static int random_calc(maker *m, int a, int b)
     if (t == SW_BOOL) return calc(m, SW_OP_AND, t, a, b, -1);
     if (chance(15) && is_float(t)) return calc(m, SW_OP_TANH, t, a, -1, -1);
     if (chance(10)) return calc(m, SW_OP_NEG, t, a, -1, -1);
+    if (chance(8) && t == SW_F32 && m->inst[a].kop == SW_K_LOAD) return narrow(m, chance(50) ? SW_F16 : SW_BF16, a);
     return calc(m, both[pick(0, (int64_t)SW_COUNT(both) - 1)], t, a, b, -1);
 }
 

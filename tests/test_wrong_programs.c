@@ -1,11 +1,11 @@
-/* test_wrong_programs.c: programs with one mistake each. The message of every one names what refused it (the op, the layer,
- * the call), the value (its name), the shapes or figures that met, and what would fit. What one op refuses is told word for
- * word in graph_cases.def; here are the mistakes that people make. SWOOP_SHOW=1 prints all messages. */
+/* test_wrong_programs.c: programs with one mistake each. The message of every one names what refused it (the op, the
+ * layer, the call), the value (its name), the shapes or figures that met, and what would fit. What one op refuses is
+ * told word for word in graph_cases.def; here are the mistakes that people make. SWOOP_SHOW=1 prints all messages. */
 #include "io_test.h"
 #include "swoop/swoop.h"
 #include <math.h>
 
-/* ---- short names for what programs begin with -------------------------------------------------------------------------------- */
+/* ---- short names for what programs begin with -------------------------------------------------------------------- */
 
 #define DIMS(...) (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
 #define L(...) (const int64_t[]){ __VA_ARGS__ }
@@ -31,10 +31,11 @@ typedef struct wrong {
         return sw_graph_status(g);                                                                                     \
     }
 
-/* ---- operands that do not go together ------------------------------------------------------------------------------------------ */
+/* ---- operands that do not go together ---------------------------------------------------------------------------- */
 
 static const sw_conv_options stride_minus = { .stride = { 1, -2 } }, groups_3 = { .groups = 3 };
-static const sw_pool_options pool_none, pool_9 = { .kernel = { 9, 9 } }, pool_pad = { .kernel = { 2, 2 }, .pad_lo = { 2, 0 } };
+static const sw_pool_options pool_none, pool_9 = { .kernel = { 9, 9 } }, pool_pad = { .kernel = { 2, 2 },
+                                                                                      .pad_lo = { 2, 0 } };
 
 BUILD(add, sw_add(X(2, 3), Y(4, 3)))
 BUILD(add_types, sw_mul(X(2), I(2)))
@@ -85,8 +86,10 @@ static const wrong of_operands[] = {
     { "matmul_batch", build_matmul_batch, { "matmul", "'x' f32[2,3,4]", "'y' f32[5,4,6]", "equal or 1" } },
     { "matmul_scalar", build_matmul_scalar, { "matmul", "'s' f32[]", "is a scalar", "sw_mul" } },
     { "linear_op", build_linear_op, { "matmul", "'x' f32[8,16]", "'w' f32[16,4]", "a weight [N, K]" } },
-    { "conv_channels", build_conv_channels, { "conv", "'x' f32[1,3,8,8]", "'w' f32[4,2,3,3]", "must have 3 in axis 1" } },
-    { "conv_groups", build_conv_groups, { "conv", "'x' f32[1,4,8,8]", "'w' f32[6,1,3,3]", "must be multiples of groups = 3" } },
+    { "conv_channels", build_conv_channels, { "conv", "'x' f32[1,3,8,8]", "'w' f32[4,2,3,3]",
+                                              "must have 3 in axis 1" } },
+    { "conv_groups", build_conv_groups, { "conv", "'x' f32[1,4,8,8]", "'w' f32[6,1,3,3]",
+                                          "must be multiples of groups = 3" } },
     { "conv_kernel", build_conv_kernel, { "conv", "'x' f32[1,3,4,4]", "'w' f32[4,3,5,5]", "padding" } },
     { "conv_rank", build_conv_rank, { "conv", "'x' f32[3,8]", "[N, C, spatial" } },
     { "conv_weight_rank", build_conv_weight_rank, { "conv", "'w' f32[4,3,3]", "rank 3", "4 is wanted" } },
@@ -103,7 +106,7 @@ static const wrong of_operands[] = {
     { "scatter", build_scatter, { "scatter_add", "'i' i64[2,3]", "'y' f32[3,3]", "must be equal" } },
 };
 
-/* ---- axes and shapes --------------------------------------------------------------------------------------------------------- */
+/* ---- axes and shapes --------------------------------------------------------------------------------------------- */
 
 BUILD(reshape, sw_reshape(X(2, 3), DIMS(4, 2)))
 BUILD(reshape_holes, sw_reshape(X(2, 3), DIMS(-1, -1)))
@@ -137,7 +140,8 @@ BUILD(gather_nd, sw_gather_nd(X(4, 2), I(5, 3)))
 BUILD(scatter_nd, sw_scatter_nd_add(X(4, 2), I(5, 1), Y(5, 3)))
 BUILD(norm, sw_norm(I(3), 2, SW_ALL_AXES, false))
 BUILD(frame, sw_frame(X(2, 5), 8, 2))
-BUILD(log_mel, sw_log_mel(X(2, 100), (sw_stft_options){ .n_fft = 400 }, (sw_mel_options){ .sample_rate = 16000, .n_mels = 8 }))
+BUILD(log_mel, sw_log_mel(X(2, 100), (sw_stft_options){ .n_fft = 400 }, (sw_mel_options){ .sample_rate = 16000,
+                                                                                          .n_mels = 8 }))
 BUILD(mel, sw_log_mel(X(2, 100), (sw_stft_options){ .n_fft = 16 }, (sw_mel_options){ .sample_rate = 16000 }))
 
 static sw_status topk(sw_graph *g, sw_device *d)
@@ -195,7 +199,7 @@ static const wrong of_shapes[] = {
     { "mel", build_mel, { "mel_filters", "0 filters", "above 0" } },
 };
 
-/* ---- layers, losses, models ------------------------------------------------------------------------------------------------------ */
+/* ---- layers, losses, models -------------------------------------------------------------------------------------- */
 
 BUILD(linear, sw_linear(X(4, 8), 0, .name = "fc"))
 BUILD(linear_scalar, sw_linear(SCALAR("x"), 3, .name = "fc"))
@@ -229,8 +233,10 @@ static const wrong of_layers[] = {
     { "linear", build_linear, { "linear 'fc'", "'x' f32[4,8]", "0 features", "1 or more" } },
     { "linear_scalar", build_linear_scalar, { "linear 'fc'", "'x' f32[]", "[.., K]" } },
     { "conv_no_kernel", build_conv_no_kernel, { "conv2d 'conv1'", "'x' f32[1,3,8,8]", "kernel 0", ".kernel = 3" } },
-    { "conv_divide", build_conv_divide, { "conv2d 'conv1'", "'x' f32[1,3,8,8]", "2 groups", "must divide the 3 channels" } },
-    { "conv_small", build_conv_small, { "conv", "'conv1.weight'", "'x' f32[1,3,2,2]", "f32[4,3,5,5]", "more padding" } },
+    { "conv_divide", build_conv_divide, { "conv2d 'conv1'", "'x' f32[1,3,8,8]", "2 groups",
+                                          "must divide the 3 channels" } },
+    { "conv_small", build_conv_small, { "conv", "'conv1.weight'", "'x' f32[1,3,2,2]", "f32[4,3,5,5]",
+                                        "more padding" } },
     { "conv_flat", build_conv_flat, { "conv2d 'conv1'", "'x' f32[16,784]", "[N, C, H, W]" } },
     { "bn_vector", build_bn_vector, { "batch_norm 'bn1'", "'x' f32[8]", "[N, C" } },
     { "embedding_none", build_embedding_none, { "embedding 'wte'", "'i' i64[4]", "vocabulary of 0", "1 or more" } },
@@ -239,7 +245,8 @@ static const wrong of_layers[] = {
     { "dropout", build_dropout, { "dropout", "'x' f32[4,2]", "1.5", "[0, 1)" } },
     { "channel_dropout", build_channel_dropout, { "dropout_channels", "'x' f32[4]", "[N, C" } },
     { "glu", build_glu, { "glu", "'x' f32[4,7]", "odd" } },
-    { "cross_entropy", build_cross_entropy, { "cross_entropy", "'x' f32[8,10]", "'i' i64[7]", "logits' shape without" } },
+    { "cross_entropy", build_cross_entropy, { "cross_entropy", "'x' f32[8,10]", "'i' i64[7]",
+                                              "logits' shape without" } },
     { "cross_entropy_float", build_cross_entropy_float, { "cross_entropy", "'y' f32[8]", "i32 or i64", "sw_cast" } },
     { "mse", build_mse, { "sub", "'x' f32[8]", "'y' f32[8,1]", "must be equal" } },
     { "l1", build_l1, { "l1_loss", "'x' f32[8,2]", "'y' f32[8]", "must be equal" } },
@@ -250,12 +257,13 @@ static const wrong of_layers[] = {
     { "model_rank", build_model_rank, { "'resnet18'", "'x' f32[4,784]", "[N, C, H, W]" } },
     { "model_small", build_model_small, { "conv2", "f32[1,6,4,4]", "padding" } },
     { "model_outputs", build_model_outputs, { "'mlp'", "0 outputs", "1 or more" } },
-    { "model_autoencoder", build_model_autoencoder, { "'autoencoder'", "8 values", "not 10", "target must be the input" } },
+    { "model_autoencoder", build_model_autoencoder, { "'autoencoder'", "8 values", "not 10",
+                                                      "target must be the input" } },
     { "model_tcn", build_model_tcn, { "'tcn'", "'x' f32[4]", "[N, C, L]" } },
     { "model_too_many", build_model_too_many, { "'resnet50:1,2,3,4,5'", "up to 4", "inner channels" } },
 };
 
-/* ---- variables, gradients, programs ------------------------------------------------------------------------------------------------ */
+/* ---- variables, gradients, programs ------------------------------------------------------------------------------ */
 
 static sw_status same_input(sw_graph *g, sw_device *d)
 {
@@ -438,7 +446,8 @@ static sw_status with_program(sw_graph *g, sw_device *d, int what)
     if (what == SET_COUNT) st = sw_program_set(p, sw_program_input(p, "x"), SW_F32, v, 6);
     if (what == SET_UNKNOWN) st = sw_program_set(p, sw_program_input(p, "z"), SW_F32, v, 8);
     if (what == GET_COUNT || what == GET_UNKNOWN || what == NOT_SET || what == INDEX_OUTSIDE) st = sw_program_run(p);
-    if (st == SW_OK) st = sw_program_get(p, sw_program_output(p, what == GET_UNKNOWN ? "z" : "out"), SW_F32, v, what == GET_COUNT ? 8 : 4);
+    if (st == SW_OK) st = sw_program_get(p, sw_program_output(p, what == GET_UNKNOWN ? "z" : "out"), SW_F32, v,
+                                         what == GET_COUNT ? 8 : 4);
     sw_program_free(p);
     return st;
 }
@@ -493,7 +502,7 @@ static const wrong of_programs[] = {
     { "no_device", no_device, { "'cudda:0'", "choose from" } },
 };
 
-/* ---- trainer ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- trainer ----------------------------------------------------------------------------------------------------- */
 
 enum { N = 12, M = 4 };
 
@@ -507,7 +516,8 @@ static sw_dataset *data_of(bool classes)
         for (int k = 0; k < M; k++) x[i][k] = (float)((i + k) % 5);
     }
     const sw_array ax = { .dtype = SW_F32, .rank = 2, .shape = { N, M }, .data = x, .bytes = sizeof x };
-    const sw_array ay = { .dtype = classes ? SW_I64 : SW_F32, .rank = 1, .shape = { N }, .data = classes ? (void *)label : (void *)values,
+    const sw_array ay = { .dtype = classes ? SW_I64 : SW_F32, .rank = 1, .shape = { N },
+                          .data = classes ? (void *)label : (void *)values,
                           .bytes = classes ? sizeof label : sizeof values };
     sw_dataset *data = NULL;
     OK(sw_dataset_from_memory(&ax, &ay, NULL, &data));
@@ -557,7 +567,7 @@ static const wrong of_training[] = {
     { "model_for_images", model_for_images, { "'lenet'", "'x' f32[4,4]", "[N, C, H, W]" } },
 };
 
-/* ---- all ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static sw_device *device;
 static size_t programs;

@@ -187,6 +187,7 @@ typedef struct sw_plan {
     double flops, traffic;            /* arithmetic operations and bytes moved, one run */
     int nodes, kernels, ops, copies;  /* nodes after the passes; fused kernels, whole ops, copies among the launches */
     int launches;
+    int emulated;                     /* ops on f16 or bf16 that run on f32 copies, since the device has none for the type */
     sw_plan_peak peak;
     sw_plan_again again;
 } sw_plan;

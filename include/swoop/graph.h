@@ -202,6 +202,13 @@ SW_API sw_t sw_stop_gradient(sw_t x);
 SW_API sw_t sw_assign(sw_t variable, sw_t value);
 /* Makes a value an output of every program compiled from this graph. Names are unique. */
 SW_API sw_t sw_output(sw_t x, const char *name);
+SW_API sw_t sw_graph_output(sw_graph *g, const char *name); /* the value of this name; invalid, and no error, if none */
+
+/* A new graph, the same as g but in mixed precision: products compute in `half` (SW_F16 or SW_BF16) and sum up in f32,
+ * what follows them is kept in `half`; statistics, losses and all that has no rule compute in f32, variables and outputs
+ * stay as they are: docs/precision.md. For the forward pass and its loss, before sw_grad; *out is freed by the caller and
+ * does not need g. Values of other types than f32 are not touched. SW_ERR_ARGUMENT after sw_optimizer_apply. */
+SW_API sw_status sw_graph_autocast(const sw_graph *g, sw_dtype half, sw_graph **out);
 
 /* ---- big ops: each with infer, grad, and lower into the primitives above --------------------------------------------- */
 
@@ -315,11 +322,12 @@ SW_API sw_t sw_rnn_op(const sw_recurrent_options *o, bool relu, sw_t *h_n);
  * [N]. With reductions and options: sw_ctc_loss of nn.h. */
 SW_API sw_t sw_ctc_loss_op(sw_t log_probs, sw_t targets, sw_t input_lengths, sw_t target_lengths, int blank);
 
-/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in memory:
- * sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a multiple of
- * G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to [B, H, Tq, Tk]: bool,
- * true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees keys 0 … i (as PyTorch's
- * is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a gradient costs the matrix. */
+/* Scaled dot-product attention, softmax(scale q k^T + mask) v (Vaswani et al. 2017), without the matrix of scores in
+ * memory: sw_attention(q, k, v, .causal = true). q [B, H, Tq, D], k [B, G, Tk, D], v [B, G, Tk, E] -> [B, H, Tq, E]; H a
+ * multiple of G: head h reads keys and values of h / (H/G) (grouped queries, Ainslie et al. 2023). mask broadcasts to
+ * [B, H, Tq, Tk]: bool, true where a row may attend to a key, or of q's type, added to the scores. causal: row i sees
+ * keys 0 … i (as PyTorch's is_causal). A row that may attend to nothing gives 0, and no gradient. A mask that needs a
+ * gradient costs the matrix. */
 typedef struct sw_attention_options {
     sw_t v;
     bool causal;

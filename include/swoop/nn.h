@@ -92,19 +92,19 @@ typedef struct sw_embedding_options {
 SW_API sw_t sw_embedding_with(sw_t index, sw_embedding_options o);
 #define sw_embedding(x, ...) sw_embedding_with((x), (sw_embedding_options){__VA_ARGS__, .sw_end = 0})
 
-/* ---- layers: attention. All take and give [N, T, features] ------------------------------------------------------------- */
+/* ---- layers: attention. All take and give [N, T, features] ------------------------------------------------------ */
 
 typedef struct sw_multihead_attention_options {
     int64_t heads;     /* divides the features */
     const char *name;
     bool causal;
-    sw_t mask;         /* as sw_attention's (true: may attend, which PyTorch's layer has the other way round), or SW_NONE */
+    sw_t mask;         /* as sw_attention's (true: may attend; PyTorch's layer has it the other way round) or SW_NONE */
     sw_t key, value;   /* [N, T', features] to attend to; SW_NONE: x; one of the two alone is both */
     bool no_bias;
     int sw_end;
 } sw_multihead_attention_options;
-/* torch.nn.MultiheadAttention(batch_first=True): in_proj_weight [3 D, D], in_proj_bias, out_proj.weight [D, D], out_proj.bias.
- * There is no dropout of attention weights: sw_dropout the result. */
+/* torch.nn.MultiheadAttention(batch_first=True): in_proj_weight [3 D, D], in_proj_bias, out_proj.weight [D, D],
+ * out_proj.bias. There is no dropout of attention weights: sw_dropout the result. */
 SW_API sw_t sw_multihead_attention_with(sw_t x, sw_multihead_attention_options o);
 #define sw_multihead_attention(x, ...) \
     sw_multihead_attention_with((x), (sw_multihead_attention_options){__VA_ARGS__, .sw_end = 0})
@@ -114,14 +114,14 @@ typedef struct sw_rope_options {
     double base;    /* 0: 10000 */
     int sw_end;
 } sw_rope_options;
-/* Rotary positions (Su et al. 2021) for x [.., T, D], D even, such as q and k [B, H, T, D]. Feature i pairs with i + D/2 (as
- * in GPT-NeoX and Llama, not neighbours): (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position base^(-2i/D).
+/* Rotary positions (Su et al. 2021) for x [.., T, D], D even, such as q and k [B, H, T, D]. Feature i pairs with i + D/2
+ * (as in GPT-NeoX and Llama, not neighbours): (a, b) -> (a cos t - b sin t, b cos t + a sin t), t = position base^(-2i/D).
  * sw_rope(x, .offset = 0) */
 SW_API sw_t sw_rope_with(sw_t x, sw_rope_options o);
 #define sw_rope(x, ...) sw_rope_with((x), (sw_rope_options){__VA_ARGS__, .sw_end = 0})
 
-/* x [.., T, D] plus sin(p 10000^(-2i/D)) in feature 2i and cos of it in 2i + 1, p = offset, offset + 1, …; D even (Vaswani et
- * al. 2017). */
+/* x [.., T, D] plus sin(p 10000^(-2i/D)) in feature 2i and cos of it in 2i + 1, p = offset, offset + 1, …; D even
+ * (Vaswani et al. 2017). */
 SW_API sw_t sw_sinusoidal_positions(sw_t x, int64_t offset);
 
 typedef struct sw_position_embedding_options {
@@ -140,7 +140,7 @@ typedef struct sw_encoder_layer_options {
     const char *name;
     int64_t feedforward; /* width inside; 0: four times the features */
     double dropout;      /* of what is added to the stream and inside the feed-forward; attention weights: none */
-    bool norm_first;     /* layer norms before attention and feed-forward; otherwise behind the sums (Vaswani et al. 2017) */
+    bool norm_first;     /* norms before attention and feed-forward; otherwise behind the sums (Vaswani et al. 2017) */
     bool gelu;           /* otherwise relu */
     bool causal;
     sw_t mask;           /* as sw_attention's, or SW_NONE */
@@ -365,6 +365,10 @@ typedef struct sw_optimizer {
     double clip_value;     /* > 0: each element of the gradients between -clip_value and it; before clip_norm */
     const sw_param_group *groups; /* the first whose pattern fits counts; must live while graphs are made */
     int n_groups;
+    double loss_scale;        /* > 0: dynamic loss scaling that starts here (f16: 65536): the gradient is that of loss times
+                                 scale, and scaled back in f32; where it is not finite, the step leaves parameters and
+                                 moments as they were and halves the scale */
+    int64_t growth_interval;  /* finite steps in a row after which the scale doubles; 0: 2000 */
 } sw_optimizer;
 #define sw_sgd(...) ((sw_optimizer){.kind = SW_SGD, __VA_ARGS__})
 #define sw_adam(...) ((sw_optimizer){.kind = SW_ADAM, __VA_ARGS__})
@@ -376,6 +380,10 @@ typedef struct sw_optimizer {
 #define SW_INPUT_BIAS1 "bias_correction1" /* adam: 1 - beta1^t; sgd with dampening: the gradient's weight */
 #define SW_INPUT_BIAS2 "bias_correction2" /* adam: 1 - beta2^t; others: see sw_optimizer_scalars */
 #define SW_INPUT_LATE ".late" /* behind each of the three names: the same for groups that are late, t from their first step */
+
+/* Outputs with loss_scale, f32 scalars: the scale that the step used; 1, or 0 if the gradients were not finite. */
+#define SW_OUTPUT_SCALE "loss_scale"
+#define SW_OUTPUT_FINITE "gradients_finite"
 
 /* Appends gradients of `loss` for all SW_VAR_PARAM variables but the frozen ones, clipping and the update as assigns.
  * One flat update for each group of parameters (decayed or not). frozen: may be NULL. Outputs added: "grad_norm" if

@@ -16,7 +16,18 @@ extern "C" {
 
 typedef struct sw_trainer sw_trainer;
 
-typedef enum sw_precision { SW_PRECISION_F32 = 0 } sw_precision;
+/* How a model computes: docs/precision.md. Weights, optimiser and files are f32 in each of them. */
+typedef enum sw_precision {
+    SW_PRECISION_F32 = 0,
+    SW_PRECISION_TF32, /* f32; the device must have been opened with sw_device_options.tf32 */
+    SW_PRECISION_BF16, /* mixed: products and what follows them in bf16 */
+    SW_PRECISION_F16,  /* the same in f16, with dynamic loss scaling */
+    SW_PRECISION_COUNT
+} sw_precision;
+SW_API const char *sw_precision_name(sw_precision p); /* "f32", "tf32", "bf16", "f16"; NULL for no precision */
+SW_API bool sw_precision_find(const char *name, sw_precision *out);
+/* What the plan of a step says of a mixed precision: what is emulated, and what that costs. Without a mixed one: "". */
+SW_API void sw_precision_note(sw_precision p, const sw_plan *plan, const sw_device_properties *d, char *buf, size_t size);
 
 typedef struct sw_trainer_options {
     sw_model_fn model;      /* a function of yours, or … */
@@ -29,6 +40,7 @@ typedef struct sw_trainer_options {
     int64_t outputs;        /* for model_name: 0: the data set's classes, or the size of its values */
     sw_init init;           /* kind 0: each layer's own; else for all parameters of two or more dimensions */
     sw_precision precision;
+    bool stochastic_rounding; /* bf16, f16: the half copies of weights are rounded up or down by chance (docs/precision.md) */
     uint64_t seed;          /* initial weights, shuffling, dropout */
     bool profile;           /* time every launch of the training step: sw_trainer_profile */
     double ema;             /* > 0: an exponential average of the weights with this decay, updated after every step
@@ -107,6 +119,8 @@ typedef enum sw_event_kind {
     SW_EVENT_EPOCH,      /* after each epoch and its validation */
     SW_EVENT_CHECKPOINT, /* a checkpoint was written */
     SW_EVENT_NOT_FINITE, /* a step was skipped because its loss is NaN or infinite; message says which tensor */
+    SW_EVENT_OVERFLOW,   /* f16: a step was skipped because its gradients are not finite, and the loss scale halved; no
+                            failure. message says the scale and which tensor */
     SW_EVENT_STOPPED     /* early stop: message says why */
 } sw_event_kind;
 
@@ -164,7 +178,9 @@ typedef struct sw_fit_result {
     sw_metrics valid;               /* the last; n = 0 without */
     int64_t best_epoch;             /* 0: none */
     double best;                    /* the monitored figure then */
-    int64_t skipped;                /* steps skipped for NaN */
+    int64_t skipped;                /* steps skipped: for NaN, and overflows */
+    int64_t overflows;              /* f16: those skipped because gradients times loss_scale were not finite */
+    double loss_scale;              /* f16: of the last step; else 0 */
     bool early;                     /* stopped by patience */
     int64_t shadowed;               /* steps of this call that were computed twice, with the same results */
 } sw_fit_result;

@@ -153,6 +153,12 @@ static sw_status tune(compilation *c)
     return st;
 }
 
+/* An op on 16 bits that the device has only for f32: its note says so. */
+static bool runs_on_copies(const sw__backend *b, void *built)
+{
+    return b->op_note && strncmp(b->op_note(built), "as f32", strlen("as f32")) == 0;
+}
+
 static sw_status plan_steps(compilation *c)
 {
     sw__schedule *s = c->schedule;
@@ -176,6 +182,7 @@ static sw_status plan_steps(compilation *c)
         p->plan.workspace = SW_MAX(p->plan.workspace, (uint64_t)workspace);
         p->plan.flops += l->flops;
         p->plan.traffic += l->bytes;
+        if (l->is_op && runs_on_copies(c->device->backend, l->built)) p->plan.emulated++;
         *(l->is_op ? &p->plan.ops : step->copy ? &p->plan.copies : &p->plan.kernels) += 1;
     }
     p->plan.launches = (int)s->n_steps;

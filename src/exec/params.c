@@ -247,8 +247,9 @@ int sw_params_find(const sw_params *p, const char *name)
 
 static sw_status check_access(const sw_params *p, int i, const void *data, int64_t n, sw_dtype type, const char *what)
 {
-    if (!p || i < 0 || (uint32_t)i >= p->n) return sw__fail(SW_ERR_ARGUMENT, "%s: there is no variable %d (of %d; -1 is what sw_params_find "
-                                                                        "gives for a name that there is not)", what, i, sw_params_count(p));
+    if (!p || i < 0 || (uint32_t)i >= p->n)
+        return sw__fail(SW_ERR_ARGUMENT, "%s: there is no variable %d (of %d; -1 is what sw_params_find gives for a name "
+                        "that there is not)", what, i, sw_params_count(p));
     if (sw_dtype_size(type) == 0) return sw__fail(SW_ERR_ARGUMENT, "%s: %d is no data type", what, (int)type);
     const sw_var_info *v = &p->slots[i].info;
     if (n != v->elements)

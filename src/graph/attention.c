@@ -1,5 +1,6 @@
-/* attention.c: scaled dot-product attention whole: builder, shape rules, gradient, lowering (Vaswani et al. 2017; devices
- * that take the op do it without the matrix of scores, Dao et al. 2022). Between swoop/graph.h and sw__node_add.
+/* attention.c: scaled dot-product attention whole: builder, shape rules, gradient, lowering (Vaswani et al. 2017;
+ * devices that take the op do it without the matrix of scores, Dao et al. 2022). Between swoop/graph.h and
+ * sw__node_add.
  *
  * The nodes have time before heads, [B, T, H, D], though the builder takes [B, H, T, D]: so what comes out of a linear
  * layer is cut into heads by strides alone, and the result goes into the next layer as it lies. */
@@ -36,8 +37,8 @@ static sw_status want_mask(const sw_graph *g, const sw__node *n, uint32_t i)
     const int64_t scores[4] = { q->dim[0], q->dim[2], q->dim[1], k->dim[1] };
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (mask->dtype != SW_BOOL && mask->dtype != q->dtype)
-        return sw__fail(SW_ERR_SHAPE, "the mask, %s, must be bool (true: may attend) or have the type of q, to be added "
-                        "to the scores", sw__value_text(g, n->in[i], a));
+        return sw__fail(SW_ERR_SHAPE, "the mask, %s, must be bool (true: may attend) or have the type of q, "
+                        "to be added to the scores", sw__value_text(g, n->in[i], a));
     if (mask->rank == 4 && mask_fits(mask->dim, scores)) return SW_OK;
     return sw__fail(SW_ERR_SHAPE, "the mask, %s, must have 4 axes that broadcast to the scores %s",
                     sw__value_text(g, n->in[i], a), sw__dims_text(4, scores, b, sizeof b));
@@ -61,7 +62,8 @@ static sw_status want_operands(const sw_graph *g, const sw__node *n)
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES], c[SW__TEXT_BYTES];
     if (why == NULL) return SW_OK;
     return sw__fail(SW_ERR_SHAPE, "q %s, k %s, v %s, each [batch, time, heads, features]: %s",
-                    sw__value_text(g, n->in[0], a), sw__value_text(g, n->in[1], b), sw__value_text(g, n->in[2], c), why);
+                    sw__value_text(g, n->in[0], a), sw__value_text(g, n->in[1], b), sw__value_text(g, n->in[2], c),
+                        why);
 }
 
 sw_status sw__infer_attention(const sw_graph *g, sw__node *n)
@@ -150,7 +152,8 @@ static bool check(sw_t q, sw_t k, sw_t v, sw_t mask)
     if (why == NULL && masked && sw_rank(mask) > 4) why = "the mask must have at most 4 axes";
     if (why == NULL) return true;
     sw__op_error(q.graph, SW_OP_ATTENTION, SW_ERR_SHAPE, "q %s, k %s, v %s, each [batch, heads, time, features]: %s",
-                 sw__value_text(q.graph, q.id, a), sw__value_text(q.graph, k.id, b), sw__value_text(q.graph, v.id, c), why);
+                 sw__value_text(q.graph, q.id, a), sw__value_text(q.graph, k.id, b), sw__value_text(q.graph, v.id, c),
+                 why);
     return false;
 }
 
@@ -224,7 +227,8 @@ typedef struct parts {
 /* Scores: scale q k^T, plus the mask or minus infinity where it forbids. in: q, k, v of a node. */
 static parts scores_of(sw_graph *g, const sw__node *n, const sw_t *in, sw_t mask)
 {
-    parts p = { .batch = sw_dim(in[0], 0), .rows = sw_dim(in[0], 1), .heads = sw_dim(in[0], 2), .keys = sw_dim(in[1], 1),
+    parts p = { .batch = sw_dim(in[0], 0), .rows = sw_dim(in[0], 1), .heads = sw_dim(in[0], 2),
+                .keys = sw_dim(in[1], 1),
                 .groups = sw_dim(in[1], 2) };
     p.q = fold_heads(wide(in[0]), p.groups);
     p.k = swap_heads(wide(in[1]));

@@ -42,7 +42,8 @@ int sw__compose_axis(const char *what, sw_t x, int axis)
     if (rank == 0)
         sw__compose_error(x.graph, what, SW_ERR_SHAPE, "%s has no axis %d: it is a scalar", text, axis);
     else
-        sw__compose_error(x.graph, what, SW_ERR_SHAPE, "%s has no axis %d: it must be %d to %d", text, axis, -rank, rank - 1);
+        sw__compose_error(x.graph, what, SW_ERR_SHAPE, "%s has no axis %d: it must be %d to %d", text, axis, -rank,
+                          rank - 1);
     return -1;
 }
 

@@ -1,6 +1,6 @@
-/* einsum.c: sums of products by index letters, lowered to permutations, matrix products and sums. An operand is a term: a
- * value and one label for each of its axes. Diagonals are taken first, then the cheapest pair of terms is contracted until
- * one is left. Between swoop/graph.h and the builders of primitives. */
+/* einsum.c: sums of products by index letters, lowered to permutations, matrix products and sums. An operand is a term:
+ * a value and one label for each of its axes. Diagonals are taken first, then the cheapest pair of terms is contracted
+ * until one is left. Between swoop/graph.h and the builders of primitives. */
 #include "graph/compose.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static bool fail(const einsum *e, const char *fmt, ...)
     return false;
 }
 
-/* ---- the equation -------------------------------------------------------------------------------------------------------- */
+/* ---- the equation ------------------------------------------------------------------------------------------------ */
 
 /* Reads the letters of one term up to ',', '-' or the end. dots: how many axes '…' stands for, -1: it may not occur. */
 static bool read_term(const einsum *e, const char **p, int dots, term *t)
@@ -76,13 +76,15 @@ static bool read_operand(einsum *e, const char **p, int i)
     sw__value_text(e->g, t->x.id, text);
     if (!read_term(e, p, dots ? rank - named : -1, t)) return false;
     if (dots ? named > rank : named != rank)
-        return fail(e, "term %d names %d axes%s, operand %s has %d", i + 1, named, dots ? " beside '...'" : "", text, rank);
+        return fail(e, "term %d names %d axes%s, operand %s has %d", i + 1, named, dots ? " beside '...'" : "", text,
+                    rank);
     for (int k = 0; k < t->n; k++) {
         const unsigned char l = t->label[k];
         const int64_t d = sw_dim(t->x, k);
         if (e->count[l]++ == 0 || e->size[l] == 1) e->size[l] = d;
         if (e->size[l] == d || d == 1) continue;
-        return fail(e, "index '%.*s' is %lld in a term before, and %lld in operand %s: sizes must be equal or 1", isalpha(l) ? 1 : 3,
+        return fail(e, "index '%.*s' is %lld in a term before, and %lld in operand %s: sizes must be equal or 1",
+                    isalpha(l) ? 1 : 3,
                     isalpha(l) ? (const char[]){ (char)l, 0 } : "...", (long long)e->size[l], (long long)d, text);
     }
     return true;
@@ -130,7 +132,7 @@ static bool read_equation(einsum *e)
     return read_output(e, p + 2);
 }
 
-/* ---- one term -------------------------------------------------------------------------------------------------------------- */
+/* ---- one term ---------------------------------------------------------------------------------------------------- */
 
 static bool has(const term *t, unsigned char label)
 {
@@ -158,7 +160,8 @@ static void take_diagonal(term *t, int i, int k)
     t->x = sw_reshape(t->x, n + 1, dim);
 }
 
-/* Axes of size 1 whose label is larger elsewhere go: the term is the same all along. Twice the same label: the diagonal. */
+/* Axes of size 1 whose label is larger elsewhere go: the term is the same all along. Twice the same label: the
+ * diagonal. */
 static void tidy(const einsum *e, term *t)
 {
     int64_t dim[SW_MAX_RANK];
@@ -209,7 +212,7 @@ static sw_t arranged(const term *t, const unsigned char *order, int n)
     return sw_reshape(x, n, dim);
 }
 
-/* ---- two terms ------------------------------------------------------------------------------------------------------------- */
+/* ---- two terms --------------------------------------------------------------------------------------------------- */
 
 /* The labels that a pair has: batch (both, kept), sum (both, not kept), left, right; each with its product of sizes. */
 typedef struct parts {
@@ -266,7 +269,8 @@ static sw_t matrix_product(const term *a, const term *b, const parts *p)
     n = put(order, put(order, put(order, 0, p->batch, p->n_batch), p->sum, p->n_sum), p->right, p->n_right);
     const sw_t y = sw_reshape(arranged(b, order, n), 3, (int64_t[]){ p->batches, p->sums, p->rights });
     if (p->batches != 1) return sw_matmul(x, y);
-    return sw_matmul(sw_reshape(x, 2, (int64_t[]){ p->lefts, p->sums }), sw_reshape(y, 2, (int64_t[]){ p->sums, p->rights }));
+    return sw_matmul(sw_reshape(x, 2, (int64_t[]){ p->lefts, p->sums }),
+                     sw_reshape(y, 2, (int64_t[]){ p->sums, p->rights }));
 }
 
 /* Without a common sum, or of integers: elements multiplied, then summed. */
@@ -307,7 +311,7 @@ static bool contract(einsum *e, int i, int k)
     return sw_valid(y.x);
 }
 
-/* ---- the order --------------------------------------------------------------------------------------------------------------- */
+/* ---- the order --------------------------------------------------------------------------------------------------- */
 
 /* Multiplications of contracting i and k, and the labels of the result, for the search. */
 static double pair_cost(const einsum *e, int i, int k, term *y)
@@ -354,7 +358,8 @@ sw_t sw_einsum(const char *equation, const sw_t *xs, int n)
     einsum e = { .g = xs[0].graph, .equation = equation != NULL ? equation : "", .n = n };
     invalid = (sw_t){ e.g, 0 };
     if (n > MAX_TERMS || equation == NULL)
-        return sw__compose_error(e.g, "einsum", SW_ERR_ARGUMENT, "an equation and 1 to %d operands, not %d", MAX_TERMS, n);
+        return sw__compose_error(e.g, "einsum", SW_ERR_ARGUMENT, "an equation and 1 to %d operands, not %d", MAX_TERMS,
+                                 n);
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     for (int i = 0; i < n; i++) {
         e.at[i].x = xs[i];

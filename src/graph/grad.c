@@ -282,7 +282,8 @@ static sw_status check_arguments(sw_t loss, const sw_t *wrt, int n, const sw_t *
         return sw__fail(SW_ERR_ARGUMENT, "%s: the loss is an invalid value", call);
     }
     if (!sw__dtype_is_float(sw_type(loss))) {
-        sw__graph_error(g, SW_ERR_SHAPE, "%s: the loss is %s; only floating-point values have gradients (sw_cast)", call,
+        sw__graph_error(g, SW_ERR_SHAPE, "%s: the loss is %s; only floating-point values have gradients (sw_cast)",
+                        call,
                         sw__value_text(g, loss.id, text));
         return sw_graph_status(g);
     }
@@ -290,9 +291,10 @@ static sw_status check_arguments(sw_t loss, const sw_t *wrt, int n, const sw_t *
         if (wrt[i].graph != g || !sw_valid(wrt[i])) {
             return sw__fail(SW_ERR_ARGUMENT, "%s: wrt[%d] is not a value of the loss's graph", call, i);
         }
-        if (sw__node_of(wrt[i])->op == SW_OP_CONST) { /* broadcast anew wherever it is used: what would arrive is lost */
-            sw__graph_error(g, SW_ERR_ARGUMENT, "%s: wrt[%d] is %s, a constant, which gets no gradient: make it a sw_input or "
-                            "sw_param", call, i, sw__value_text(g, wrt[i].id, text));
+        /* a constant is made anew wherever it is used: what would arrive is lost */
+        if (sw__node_of(wrt[i])->op == SW_OP_CONST) {
+            sw__graph_error(g, SW_ERR_ARGUMENT, "%s: wrt[%d] is %s, a constant, which gets no gradient: make it a "
+                            "sw_input or sw_param", call, i, sw__value_text(g, wrt[i].id, text));
             return sw_graph_status(g);
         }
         if (sw__dtype_is_float(sw_type(wrt[i]))) continue;

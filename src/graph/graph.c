@@ -198,8 +198,8 @@ sw_t sw_input(sw_graph *g, const char *name, sw_dtype type, int rank, const int6
     if (g == NULL || g->status != SW_OK || !given_shape(g, "input", name, type, rank, shape, &n)) return (sw_t){ g, 0 };
     for (uint32_t i = 0; i < g->n_inputs; i++) {
         if (strcmp(g->inputs[i].name, name) != 0) continue;
-        return sw__graph_error(g, SW_ERR_ARGUMENT, "input '%s' of %s: %s already has this name: names of inputs are unique",
-                               name, sw__shape_text(&n, a, sizeof a), sw__value_text(g, g->inputs[i].node, b));
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "input '%s' of %s: %s already has this name: names of inputs are "
+                               "unique", name, sw__shape_text(&n, a, sizeof a), sw__value_text(g, g->inputs[i].node, b));
     }
     const char *const own = sw__arena_strdup(&g->arena, name);
     if (own == NULL ||
@@ -260,6 +260,13 @@ int sw_graph_variables(const sw_graph *g, sw_var_kind kind, sw_t *out, int max)
 }
 
 /* ---- outputs -------------------------------------------------------------------------------------------------- */
+
+sw_t sw_graph_output(sw_graph *g, const char *name)
+{
+    for (uint32_t i = 0; g && name && i < g->n_outputs; i++)
+        if (strcmp(g->outputs[i].name, name) == 0) return sw__value(g, g->outputs[i].node);
+    return (sw_t){ g, 0 };
+}
 
 sw_t sw_output(sw_t x, const char *name)
 {

@@ -69,7 +69,8 @@ sw_status sw__want_axis(const sw_graph *g, const sw__node *n, uint32_t i)
     const int axis = n->attr.axis.axis;
     if (axis >= 0 && axis < sw__in(g, n, i)->rank) return SW_OK;
     char x[SW__TEXT_BYTES];
-    return sw__fail(SW_ERR_SHAPE, "%s has no axis %d: it has %d axes", sw__value_text(g, n->in[i], x), axis, sw__in(g, n, i)->rank);
+    return sw__fail(SW_ERR_SHAPE, "%s has no axis %d: it has %d axes", sw__value_text(g, n->in[i], x), axis,
+                    sw__in(g, n, i)->rank);
 }
 
 sw_status sw__want_dims(const sw_graph *g, const sw__node *n, uint32_t i, int rank, const int64_t *dim, const char *why)

@@ -138,7 +138,8 @@ static sw_status pool_shape(const sw__attr *attr, const int64_t *x, const char *
         if (st != SW_OK) return sw__prefix(st, "x %s", text);
         if (lo >= kernel || hi >= kernel || x[i + 2] == 0)
             return sw__fail(SW_ERR_SHAPE, "x %s, spatial axis %d: with a window of %lld, padding %lld, %lld there "
-                            "would be windows of nothing but padding: pad less than the window", text, i, (long long)kernel, (long long)lo,
+                            "would be windows of nothing but padding: pad less than the window", text, i, (long long)kernel,
+                            (long long)lo,
                             (long long)hi);
     }
     return SW_OK;

@@ -1,8 +1,8 @@
-/* ops_arrange.c: builders that arrange data, as graphs of the movement primitives: stack, split, tile, roll, flip, padding
- * by mirrors, triangles. Definitions are PyTorch's. Between swoop/graph.h and the builders of primitives. */
+/* ops_arrange.c: builders that arrange data, as graphs of the movement primitives: stack, split, tile, roll, flip,
+ * padding by mirrors, triangles. Definitions are PyTorch's. Between swoop/graph.h and the builders of primitives. */
 #include "graph/compose.h"
 
-/* ---- joining and cutting -------------------------------------------------------------------------------------------- */
+/* ---- joining and cutting ----------------------------------------------------------------------------------------- */
 
 sw_t sw_stack(const sw_t *xs, int n, int axis)
 {
@@ -14,13 +14,15 @@ sw_t sw_stack(const sw_t *xs, int n, int axis)
     const int rank = sw__dims_of(xs[0], dim), at = axis < 0 ? axis + rank + 1 : axis;
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (at < 0 || at > rank || rank == SW_MAX_RANK)
-        return sw__compose_error(xs[0].graph, "stack", SW_ERR_SHAPE, "%s cannot get a new axis at %d: it must be %d to %d, "
+        return sw__compose_error(xs[0].graph, "stack", SW_ERR_SHAPE,
+                                 "%s cannot get a new axis at %d: it must be %d to %d, "
                                  "and a tensor has at most %d axes", sw__value_text(xs[0].graph, xs[0].id, a), axis,
                                  -rank - 1, rank, SW_MAX_RANK);
     for (int i = 1; i < n; i++)
         if (sw__dims_of(xs[i], other) != rank || memcmp(dim, other, (size_t)rank * sizeof *dim) != 0)
             return sw__compose_error(xs[0].graph, "stack", SW_ERR_SHAPE, "%s and %s must have one shape",
-                                     sw__value_text(xs[0].graph, xs[0].id, a), sw__value_text(xs[0].graph, xs[i].id, b));
+                                     sw__value_text(xs[0].graph, xs[0].id, a),
+                                     sw__value_text(xs[0].graph, xs[i].id, b));
     for (int i = rank; i > at; i--) dim[i] = dim[i - 1];
     dim[at] = 1;
     sw_t *const with_axis = n <= SOME ? few : sw__malloc((size_t)n * sizeof *with_axis);
@@ -37,7 +39,8 @@ bool sw_split(sw_t x, const int64_t *sizes, int n, int axis, sw_t *out)
     for (int i = 0; out != NULL && i < n; i++) out[i] = (sw_t){ x.graph, 0 };
     if (!sw__compose_operand("split", x, &invalid)) return false;
     if (sizes == NULL || out == NULL || n < 1) {
-        sw__compose_error(x.graph, "split", SW_ERR_ARGUMENT, "sizes and out must be given, for 1 part or more, not %d", n);
+        sw__compose_error(x.graph, "split", SW_ERR_ARGUMENT, "sizes and out must be given, for 1 part or more, not %d",
+                          n);
         return false;
     }
     const int at = sw__compose_axis("split", x, axis);
@@ -47,8 +50,9 @@ bool sw_split(sw_t x, const int64_t *sizes, int n, int axis, sw_t *out)
     for (int i = 0; i < n; i++) fits = fits && sizes[i] >= 0 && !__builtin_add_overflow(sum, sizes[i], &sum);
     if (!fits || sum != sw_dim(x, at)) {
         char text[SW__TEXT_BYTES];
-        sw__compose_error(x.graph, "split", SW_ERR_SHAPE, "the %d sizes add up to %lld, axis %d of %s has %lld: they must be "
-                          "equal", n, (long long)sum, at, sw__value_text(x.graph, x.id, text), (long long)sw_dim(x, at));
+        sw__compose_error(x.graph, "split", SW_ERR_SHAPE,
+                          "the %d sizes add up to %lld, axis %d of %s has %lld: they must be equal", n, (long long)sum, at,
+                          sw__value_text(x.graph, x.id, text), (long long)sw_dim(x, at));
         return false;
     }
     int64_t start = 0;
@@ -61,7 +65,8 @@ int sw_chunk(sw_t x, int n, int axis, sw_t *out)
     sw_t invalid;
     if (!sw__compose_operand("chunk", x, &invalid)) return 0;
     if (n < 1 || out == NULL) {
-        sw__compose_error(x.graph, "chunk", SW_ERR_ARGUMENT, "%d parts of %%%u: 1 or more, and a place for them", n, x.id);
+        sw__compose_error(x.graph, "chunk", SW_ERR_ARGUMENT, "%d parts of %%%u: 1 or more, and a place for them", n,
+                          x.id);
         return 0;
     }
     const int at = sw__compose_axis("chunk", x, axis);
@@ -73,7 +78,7 @@ int sw_chunk(sw_t x, int n, int axis, sw_t *out)
     return x.graph->status == SW_OK ? made : 0;
 }
 
-/* ---- repeating ------------------------------------------------------------------------------------------------------- */
+/* ---- repeating --------------------------------------------------------------------------------------------------- */
 
 /* Each element (whole = false), or the whole axis, n times along the axis. */
 static sw_t repeat_axis(sw_t x, int axis, int64_t n, bool whole)
@@ -96,7 +101,8 @@ sw_t sw_tile(sw_t x, int n, const int64_t *repeats)
     const int rank = sw__dims_of(x, dim);
     char text[SW__TEXT_BYTES];
     if (n < rank || n > SW_MAX_RANK || (n > 0 && repeats == NULL))
-        return sw__compose_error(x.graph, "tile", SW_ERR_SHAPE, "%d repeats for %s: one for each axis, or more (new axes come "
+        return sw__compose_error(x.graph, "tile", SW_ERR_SHAPE,
+                                 "%d repeats for %s: one for each axis, or more (new axes come "
                                  "in front), at most %d", n, sw__value_text(x.graph, x.id, text), SW_MAX_RANK);
     for (int i = 0; i < n; i++) {
         full[i] = i < n - rank ? 1 : dim[i - (n - rank)];
@@ -122,7 +128,7 @@ sw_t sw_repeat_interleave(sw_t x, int64_t n, int axis)
     return repeat_axis(x, at, n, false);
 }
 
-/* ---- turning --------------------------------------------------------------------------------------------------------- */
+/* ---- turning ----------------------------------------------------------------------------------------------------- */
 
 sw_t sw_roll(sw_t x, int64_t shift, int axis)
 {
@@ -155,7 +161,7 @@ sw_t sw_flip(sw_t x, uint32_t axes)
     return x;
 }
 
-/* ---- padding with what is there ---------------------------------------------------------------------------------------- */
+/* ---- padding with what is there ---------------------------------------------------------------------------------- */
 
 static sw_t repeat_edge(sw_t x, int axis, int64_t at, int64_t n)
 {
@@ -194,11 +200,14 @@ sw_t sw_pad_with(sw_t x, const int64_t *lo, const int64_t *hi, sw_pad_mode mode)
     if (!sw__compose_operand("pad", x, &invalid)) return invalid;
     const int rank = sw_rank(x);
     if ((unsigned)mode >= SW_COUNT(rule) || (rank > 0 && (lo == NULL || hi == NULL)))
-        return sw__compose_error(x.graph, "pad", SW_ERR_ARGUMENT, "mode %d of %%%u: there are reflect, replicate, circular, "
+        return sw__compose_error(x.graph, "pad", SW_ERR_ARGUMENT,
+                                 "mode %d of %%%u: there are reflect, replicate, circular, "
                                  "and lo and hi have one entry an axis", (int)mode, x.id);
     for (int i = 0; i < rank; i++) {
         const int64_t n = sw_dim(x, i), most = SW_MAX(lo[i], hi[i]), least = SW_MIN(lo[i], hi[i]);
-        const bool fits = mode == SW_PAD_REFLECT ? most < SW_MAX(n, 1) : mode == SW_PAD_REPLICATE ? most == 0 || n > 0 : most <= n;
+        const bool fits = mode == SW_PAD_REFLECT     ? most < SW_MAX(n, 1)
+                          : mode == SW_PAD_REPLICATE ? most == 0 || n > 0
+                                                     : most <= n;
         if (least >= 0 && fits) continue;
         char text[SW__TEXT_BYTES];
         return sw__compose_error(x.graph, "pad", SW_ERR_SHAPE, "axis %d of %s by lo %lld, hi %lld: %s", i,
@@ -209,7 +218,7 @@ sw_t sw_pad_with(sw_t x, const int64_t *lo, const int64_t *hi, sw_pad_mode mode)
     return x;
 }
 
-/* ---- triangles --------------------------------------------------------------------------------------------------------- */
+/* ---- triangles --------------------------------------------------------------------------------------------------- */
 
 /* 0 where the column minus the row is above (lower) or below the diagonal. */
 static sw_t triangle(const char *what, sw_t x, int64_t diagonal, bool lower)
@@ -219,7 +228,8 @@ static sw_t triangle(const char *what, sw_t x, int64_t diagonal, bool lower)
     const int rank = sw_rank(x);
     if (rank < 2) {
         char text[SW__TEXT_BYTES];
-        return sw__compose_error(x.graph, what, SW_ERR_SHAPE, "%s is no matrix [.., M, N]", sw__value_text(x.graph, x.id, text));
+        return sw__compose_error(x.graph, what, SW_ERR_SHAPE, "%s is no matrix [.., M, N]",
+                                 sw__value_text(x.graph, x.id, text));
     }
     const int64_t shape[2] = { sw_dim(x, -2), sw_dim(x, -1) };
     const int64_t k = SW_MAX(SW_MIN(diagonal, shape[1]), -shape[0]); /* beyond them it is all or nothing */

@@ -1,5 +1,6 @@
-/* ops_index.c: builders that pick and place by index, as graphs of primitives: top-k, one-hot, masked_fill, index_select,
- * gather_nd, scatter_nd. Definitions are PyTorch's and ONNX's. Between swoop/graph.h and the builders of primitives. */
+/* ops_index.c: builders that pick and place by index, as graphs of primitives: top-k, one-hot, masked_fill,
+ * index_select, gather_nd, scatter_nd. Definitions are PyTorch's and ONNX's. Between swoop/graph.h and the builders of
+ * primitives. */
 #include "graph/compose.h"
 
 static bool is_index(const char *what, sw_t index)
@@ -22,8 +23,8 @@ void sw_topk(sw_t x, int64_t k, int axis, bool largest, sw_t *values, sw_t *indi
     if (at < 0) return;
     if (k < 0 || k > sw_dim(x, at)) {
         char text[SW__TEXT_BYTES];
-        sw__compose_error(x.graph, "topk", SW_ERR_SHAPE, "%lld of axis %d of %s: 0 to %lld can be had", (long long)k, at,
-                          sw__value_text(x.graph, x.id, text), (long long)sw_dim(x, at));
+        sw__compose_error(x.graph, "topk", SW_ERR_SHAPE, "%lld of axis %d of %s: 0 to %lld can be had", (long long)k,
+                          at, sw__value_text(x.graph, x.id, text), (long long)sw_dim(x, at));
         return;
     }
     const sw_t index = sw_narrow(sw_argsort(x, at, largest), at, 0, k);
@@ -40,7 +41,8 @@ sw_t sw_one_hot(sw_t index, int64_t classes, sw_dtype type)
     const int rank = sw__dims_of(index, dim);
     char text[SW__TEXT_BYTES];
     if (classes < 1 || rank == SW_MAX_RANK)
-        return sw__compose_error(index.graph, "one_hot", SW_ERR_SHAPE, "%lld classes of %s: 1 or more, and an axis more than "
+        return sw__compose_error(index.graph, "one_hot", SW_ERR_SHAPE,
+                                 "%lld classes of %s: 1 or more, and an axis more than "
                                  "the index has", (long long)classes, sw__value_text(index.graph, index.id, text));
     dim[rank] = 1;
     const sw_t class = sw_iota(index.graph, sw_type(index), 1, &classes, 0);
@@ -54,12 +56,13 @@ sw_t sw_masked_fill(sw_t x, sw_t mask, double value)
     if (!sw__compose_operands("masked_fill", xs, 2, &invalid)) return invalid;
     char text[SW__TEXT_BYTES];
     if (sw_type(mask) != SW_BOOL)
-        return sw__compose_error(x.graph, "masked_fill", SW_ERR_SHAPE, "the mask, %s, must be bool (a comparison such as "
+        return sw__compose_error(x.graph, "masked_fill", SW_ERR_SHAPE,
+                                 "the mask, %s, must be bool (a comparison such as "
                                  "sw_ne(x, 0) gives one)", sw__value_text(x.graph, mask.id, text));
     return sw_where(mask, sw_const(x.graph, sw_type(x), value), x);
 }
 
-/* ---- by index ---------------------------------------------------------------------------------------------------------- */
+/* ---- by index ---------------------------------------------------------------------------------------------------- */
 
 /* Rows of x as [outer * size, inner] for each outer place: the index of a row is outer * size + index[k]. One that is
  * outside [0, size) is sent outside the rows, so that the run reports it. */
@@ -103,7 +106,8 @@ static sw_t flat_index(const char *what, sw_t x, sw_t index, int *axes, int64_t 
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (!is_index(what, index)) return (sw_t){ x.graph, 0 };
     if (lead < 0 || shape[lead] < 1 || shape[lead] > rank)
-        return sw__compose_error(x.graph, what, SW_ERR_SHAPE, "the last axis of the index, %s, must have the number of axes of "
+        return sw__compose_error(x.graph, what, SW_ERR_SHAPE,
+                                 "the last axis of the index, %s, must have the number of axes of "
                                  "%s that it names: 1 to %d", sw__value_text(x.graph, index.id, a),
                                  sw__value_text(x.graph, x.id, b), rank);
     *axes = (int)shape[lead];
@@ -111,7 +115,8 @@ static sw_t flat_index(const char *what, sw_t x, sw_t index, int *axes, int64_t 
     const sw_t wide = sw_cast(index, SW_I64), zero = sw_const(x.graph, SW_I64, 0);
     sw_t flat = SW_NONE, outside = SW_NONE;
     for (int i = 0; i < *axes; i++) {
-        const sw_t n = sw_const(x.graph, SW_I64, (double)dim[i]), at = sw_reshape(sw_narrow(wide, lead, i, 1), lead, shape);
+        const sw_t n = sw_const(x.graph, SW_I64, (double)dim[i]);
+        const sw_t at = sw_reshape(sw_narrow(wide, lead, i, 1), lead, shape);
         const sw_t out = sw_or(sw_lt(at, zero), sw_ge(at, n));
         flat = i == 0 ? at : sw_add(sw_mul(flat, n), at);
         outside = i == 0 ? out : sw_or(outside, out);
@@ -146,8 +151,10 @@ sw_t sw_scatter_nd_add(sw_t base, sw_t index, sw_t src)
     const int rank = sw__dims_of(base, dim), lead = sw__dims_of(at, shape), want = lead + rank - axes;
     for (int i = axes; i < rank; i++) shape[lead + i - axes] = dim[i];
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
-    if (sw__dims_of(src, have) != want || memcmp(have, shape, (size_t)want * sizeof *have) != 0 || sw_type(src) != sw_type(base))
-        return sw__compose_error(base.graph, "scatter_nd_add", SW_ERR_SHAPE, "src is %s where %s %s fits the base and the index",
+    if (sw__dims_of(src, have) != want || memcmp(have, shape, (size_t)want * sizeof *have) != 0 ||
+        sw_type(src) != sw_type(base))
+        return sw__compose_error(base.graph, "scatter_nd_add", SW_ERR_SHAPE,
+                                 "src is %s where %s %s fits the base and the index",
                                  sw__value_text(base.graph, src.id, a), sw_dtype_name(sw_type(base)),
                                  sw__dims_text(want, shape, b, sizeof b));
     shape[lead] = sw__dims_product(dim + axes, rank - axes);

@@ -22,9 +22,10 @@ static sw_t recurrent(sw__op op, const sw_recurrent_options *o, bool relu, int g
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     const int64_t rows = sw_dim(o->weight_hh, 0), batch = sw_dim(o->gates, 0);
     if (sw_rank(o->gates) != 3 || sw_rank(o->weight_hh) != 2 || rows < 1 || rows % gates != 0)
-        return sw__op_error(g, op, SW_ERR_SHAPE, "gates are %s, weight_hh %s: they must be [batch, time, %d hidden] and "
-                            "[%d hidden, state]", sw__value_text(g, o->gates.id, a),
-                            sw__value_text(g, o->weight_hh.id, b), gates, gates);
+        return sw__op_error(g, op, SW_ERR_SHAPE,
+                            "gates are %s, weight_hh %s: they must be [batch, time, %d hidden] and "
+                            "[%d hidden, state]",
+                            sw__value_text(g, o->gates.id, a), sw__value_text(g, o->weight_hh.id, b), gates, gates);
     sw__attr attr;
     memset(&attr, 0, sizeof attr);
     attr.recurrent.hidden = rows / gates;
@@ -91,7 +92,8 @@ static sw_t states_before(const sw__recurrent *r, sw_t y, sw_t h0, sw_t lengths)
     if (r->steps == 0) return y;
     const sw_t first = sw_reshape(h0, 3, (int64_t[]){ r->batch, 1, r->state });
     const sw_t rest = sw_narrow(y, 1, r->reverse ? 1 : 0, r->steps - 1);
-    const sw_t all = r->steps == 1 ? first : sw_concat(r->reverse ? (sw_t[]){ rest, first } : (sw_t[]){ first, rest }, 2, 1);
+    const sw_t all =
+        r->steps == 1 ? first : sw_concat(r->reverse ? (sw_t[]){ rest, first } : (sw_t[]){ first, rest }, 2, 1);
     if (!r->reverse || lengths.graph == NULL) return all;
     const sw_dtype type = sw_type(lengths);
     const sw_t place = sw_iota(g, type, 3, (int64_t[]){ 1, r->steps, 1 }, 1);
@@ -115,7 +117,9 @@ static sw_t unprojected(const sw__recurrent *r, sw_t saved)
 
 static sw_t gradient_node(sw_graph *g, uint32_t id, const sw__recurrent *r, const sw_t *dy)
 {
-    const sw__op ops[] = { [SW_CELL_RNN] = SW_OP_RNN_GRAD, [SW_CELL_GRU] = SW_OP_GRU_GRAD, [SW_CELL_LSTM] = SW_OP_LSTM_GRAD };
+    const sw__op ops[] = {
+        [SW_CELL_RNN] = SW_OP_RNN_GRAD, [SW_CELL_GRU] = SW_OP_GRU_GRAD, [SW_CELL_LSTM] = SW_OP_LSTM_GRAD
+    };
     const sw__attr attr = g->nodes[id].attr;
     const bool lstm = r->cell == SW_CELL_LSTM;
     const sw_t y = sw__value(g, id);

@@ -1,11 +1,11 @@
-/* ops_signal.c: signals: frames, the short-time Fourier transform as a matrix product, mel filters, the log-mel spectrogram.
- * Differentiable graphs of primitives. Between swoop/graph.h and the builders of primitives. */
+/* ops_signal.c: signals: frames, the short-time Fourier transform as a matrix product, mel filters, the log-mel
+ * spectrogram. Differentiable graphs of primitives. Between swoop/graph.h and the builders of primitives. */
 #include "graph/compose.h"
 #include <math.h>
 
 static const double pi = 3.14159265358979323846;
 
-/* ---- constants ------------------------------------------------------------------------------------------------------------ */
+/* ---- constants --------------------------------------------------------------------------------------------------- */
 
 /* Element i of a matrix with `columns` columns. */
 typedef double (*entry_fn)(const void *about, int64_t row, int64_t column);
@@ -26,7 +26,8 @@ static sw_t literal_of(sw_graph *g, const char *what, sw_dtype type, int64_t row
     const int64_t shape[2] = { rows, columns };
     char text[SW__TEXT_BYTES];
     if (columns > 0 && rows > INT64_MAX / 16 / columns)
-        return sw__compose_error(g, what, SW_ERR_SHAPE, "a matrix %s is too large", sw__dims_text(2, shape, text, sizeof text));
+        return sw__compose_error(g, what, SW_ERR_SHAPE, "a matrix %s is too large",
+                                 sw__dims_text(2, shape, text, sizeof text));
     void *const data = sw__malloc((size_t)(rows * columns) * sw_dtype_size(type));
     if (data == NULL)
         return sw__compose_error(g, what, SW_ERR_MEMORY, "no memory for a matrix %s",
@@ -38,10 +39,10 @@ static sw_t literal_of(sw_graph *g, const char *what, sw_dtype type, int64_t row
     return y;
 }
 
-/* ---- frames --------------------------------------------------------------------------------------------------------------- */
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
 
-/* [.., L] as blocks of `hop`; a frame is the `size` first of r = size/hop (rounded up) blocks in a row: r cuts beside each
- * other. No index tensor; the gradient is r pads that are added. */
+/* [.., L] as blocks of `hop`; a frame is the `size` first of r = size/hop (rounded up) blocks in a row: r cuts beside
+ * each other. No index tensor; the gradient is r pads that are added. */
 sw_t sw_frame(sw_t x, int64_t size, int64_t hop)
 {
     sw_t invalid;
@@ -50,7 +51,8 @@ sw_t sw_frame(sw_t x, int64_t size, int64_t hop)
     const int rank = sw__dims_of(x, dim);
     char text[SW__TEXT_BYTES];
     if (rank < 1 || rank == SW_MAX_RANK || size < 1 || hop < 1 || (length = dim[rank - 1]) < size)
-        return sw__compose_error(x.graph, "frame", SW_ERR_SHAPE, "%s cannot be cut into frames of %lld every %lld: the last axis "
+        return sw__compose_error(x.graph, "frame", SW_ERR_SHAPE,
+                                 "%s cannot be cut into frames of %lld every %lld: the last axis "
                                  "must have a frame's size or more, both numbers be 1 or more",
                                  sw__value_text(x.graph, x.id, text), (long long)size, (long long)hop);
     const int64_t frames = (length - size) / hop + 1, r = size / hop + (size % hop != 0), blocks = frames + r - 1;
@@ -70,7 +72,7 @@ sw_t sw_frame(sw_t x, int64_t size, int64_t hop)
     return y;
 }
 
-/* ---- the short-time Fourier transform --------------------------------------------------------------------------------------- */
+/* ---- the short-time Fourier transform ---------------------------------------------------------------------------- */
 
 typedef struct transform {
     int64_t n_fft, win_length, bins;
@@ -117,13 +119,16 @@ static bool stft_options(sw_t x, const sw_stft_options *o, transform *t)
 {
     char text[SW__TEXT_BYTES];
     sw__value_text(x.graph, x.id, text);
-    *t = (transform){ .n_fft = o->n_fft, .win_length = o->win_length ? o->win_length : o->n_fft, .window = o->window_kind };
+    *t = (transform){ .n_fft = o->n_fft, .win_length = o->win_length ? o->win_length : o->n_fft,
+                      .window = o->window_kind };
     t->bins = t->n_fft / 2 + 1;
     t->scale = o->normalized ? 1 / sqrt((double)t->n_fft) : 1;
     t->given = sw_valid(o->window);
     if (!sw__compose_float("stft", x)) return false;
-    if (o->n_fft < 1 || o->n_fft > INT32_MAX || t->win_length < 1 || t->win_length > o->n_fft || o->hop < 0 || sw_rank(x) < 1)
-        sw__compose_error(x.graph, "stft", SW_ERR_SHAPE, "%s with n_fft %lld, hop %lld, win_length %lld: it takes [.., L], and "
+    if (o->n_fft < 1 || o->n_fft > INT32_MAX || t->win_length < 1 || t->win_length > o->n_fft || o->hop < 0 ||
+        sw_rank(x) < 1)
+        sw__compose_error(x.graph, "stft", SW_ERR_SHAPE,
+                          "%s with n_fft %lld, hop %lld, win_length %lld: it takes [.., L], and "
                           "1 <= win_length <= n_fft, hop >= 1", text, (long long)o->n_fft, (long long)o->hop,
                           (long long)t->win_length);
     else if (t->given && (sw_rank(o->window) != 1 || sw_dim(o->window, 0) != t->win_length))
@@ -132,7 +137,8 @@ static bool stft_options(sw_t x, const sw_stft_options *o, transform *t)
     else if (sw_dim(x, -1) + (o->no_center ? 0 : 2 * (t->n_fft / 2)) < t->n_fft ||
              (!o->no_center && sw_dim(x, -1) <= t->n_fft / 2))
         sw__compose_error(x.graph, "stft", SW_ERR_SHAPE, "%s is too short for n_fft %lld%s", text, (long long)o->n_fft,
-                          o->no_center ? ": it must have as many samples" : ": reflecting at the ends takes more than half of it");
+                          o->no_center ? ": it must have as many samples"
+                                       : ": reflecting at the ends takes more than half of it");
     return x.graph->status == SW_OK;
 }
 
@@ -151,14 +157,14 @@ static sw_t stft_rows(sw_t x, const sw_stft_options *o, transform *t)
 
 void sw_stft(sw_t x, sw_stft_options o, sw_t *re, sw_t *im)
 {
-    transform t;
+    transform t = { 0 };
     sw_t y;
     if (sw__compose_operand("stft", x, &y)) y = stft_rows(x, &o, &t);
     if (re != NULL) *re = sw_valid(y) ? sw_transpose(sw_narrow(y, -1, 0, t.bins), -2, -1) : y;
     if (im != NULL) *im = sw_valid(y) ? sw_transpose(sw_narrow(y, -1, t.bins, t.bins), -2, -1) : y;
 }
 
-/* ---- mel ------------------------------------------------------------------------------------------------------------------ */
+/* ---- mel --------------------------------------------------------------------------------------------------------- */
 
 typedef struct mel_bank {
     const sw_mel_options *o;
@@ -198,10 +204,13 @@ sw_t sw_mel_filters(sw_graph *g, sw_dtype type, int64_t bins, sw_mel_options o)
 {
     if (g == NULL || g->status != SW_OK) return (sw_t){ g, 0 };
     const double top = o.f_max > 0 ? o.f_max : o.sample_rate / 2;
-    if (bins < 1 || o.n_mels < 1 || !(o.sample_rate > 0) || !(o.f_min >= 0) || !(o.f_min < top) || !sw__dtype_is_float(type))
-        return sw__compose_error(g, "mel_filters", SW_ERR_ARGUMENT, "%lld filters over %lld bins, %g to %g Hz at %g Hz, of %s: "
+    if (bins < 1 || o.n_mels < 1 || !(o.sample_rate > 0) || !(o.f_min >= 0) || !(o.f_min < top) ||
+        !sw__dtype_is_float(type))
+        return sw__compose_error(g, "mel_filters", SW_ERR_ARGUMENT,
+                                 "%lld filters over %lld bins, %g to %g Hz at %g Hz, of %s: "
                                  "all but f_min must be above 0, f_min below f_max, the type a floating-point one",
-                                 (long long)o.n_mels, (long long)bins, o.f_min, top, o.sample_rate, sw_dtype_name(type));
+                                 (long long)o.n_mels, (long long)bins, o.f_min, top, o.sample_rate,
+                                 sw_dtype_name(type));
     const mel_bank bank = { &o, bins, to_mel(o.scale, o.f_min), to_mel(o.scale, top) };
     // cppcheck-suppress returnDanglingLifetime ; sw_t is a value: it keeps no pointer to the bank
     return literal_of(g, "mel_filters", type, bins, o.n_mels, mel_entry, &bank);
@@ -210,7 +219,7 @@ sw_t sw_mel_filters(sw_graph *g, sw_dtype type, int64_t bins, sw_mel_options o)
 sw_t sw_log_mel(sw_t x, sw_stft_options stft, sw_mel_options o)
 {
     sw_t invalid;
-    transform t;
+    transform t = { 0 };
     if (!sw__compose_operand("log_mel", x, &invalid)) return invalid;
     const sw_t y = stft_rows(x, &stft, &t);
     if (!sw_valid(y)) return y;

@@ -1,9 +1,9 @@
-/* ops_stat.c: builders of statistics as graphs of reductions: norms, logsumexp, variance, cumulative product and maximum.
- * Definitions and gradients are PyTorch's. Between swoop/graph.h and the builders of primitives. */
+/* ops_stat.c: builders of statistics as graphs of reductions: norms, logsumexp, variance, cumulative product and
+ * maximum. Definitions and gradients are PyTorch's. Between swoop/graph.h and the builders of primitives. */
 #include "graph/compose.h"
 #include <math.h>
 
-/* ---- over axes --------------------------------------------------------------------------------------------------------- */
+/* ---- over axes --------------------------------------------------------------------------------------------------- */
 
 static sw_t shaped(sw_t kept, sw_t x, uint32_t axes, bool keep)
 {
@@ -70,7 +70,8 @@ static sw_t variance(const char *what, sw_t x, uint32_t axes, double correction,
     for (int i = 0; i < sw_rank(x); i++)
         if ((axes >> i & 1u) != 0) n *= (double)sw_dim(x, i);
     const sw_t sum = sw_sum(sw_square(sw_sub(x, sw_mean(x, axes, true))), axes, true);
-    const sw_t var = sw_div(sum, sw_const(x.graph, sw_type(x), fmax(n - correction, 0))); /* 0/0 where nothing is left */
+    /* 0/0 where nothing is left */
+    const sw_t var = sw_div(sum, sw_const(x.graph, sw_type(x), fmax(n - correction, 0)));
     return shaped(root ? sw__safe_sqrt(var) : var, x, axes, keep);
 }
 
@@ -84,7 +85,7 @@ sw_t sw_std(sw_t x, uint32_t axes, double correction, bool keep)
     return variance("std", x, axes, correction, keep, true);
 }
 
-/* ---- along an axis ------------------------------------------------------------------------------------------------------- */
+/* ---- along an axis ----------------------------------------------------------------------------------------------- */
 
 /* x moved by d to greater places along axis 1 of 3, `value` where nothing came from. */
 static sw_t shifted(sw_t x, int64_t d, double value)

@@ -1,5 +1,6 @@
-/* recurrent.h: the recurrent ops' operands and results by name, and their sizes: what lstm, gru, rnn and their gradients
- * have in common. Used by the shape rules, gradients and lowerings, and by every backend that takes them whole.
+/* recurrent.h: the recurrent ops' operands and results by name, and their sizes: what lstm, gru, rnn and their
+ * gradients have in common. Used by the shape rules, gradients and lowerings, and by every backend that takes them
+ * whole.
  *
  * An op is one layer in one direction over all steps. The input's part of the gates, x W_ih^T + b_ih, comes in ready
  * (`gates` [B, T, G H]): it is one product over all steps. See decisions/070. */

@@ -279,9 +279,15 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .help = "steps between log lines" },
     },
     [SW_KEY_PRECISION] = {
-        .info = { .name = "precision", .group = "control", .type = SW_KEY_CHOICE, .fallback = "f32", .choices = "f32|tf32",
-                  .help = "arithmetic; tf32: products and convolutions round their inputs for NVIDIA's tensor cores" },
-        .later = "bf16|f16",
+        .info = { .name = "precision", .group = "control", .type = SW_KEY_CHOICE, .fallback = "f32",
+                  .choices = "f32|tf32|bf16|f16",
+                  .help = "arithmetic; bf16, f16: mixed, weights stay f32; tf32: products round their inputs for NVIDIA's "
+                          "tensor cores" },
+    },
+    [SW_KEY_STOCHASTIC_ROUNDING] = {
+        .info = { .name = "stochastic_rounding", .group = "control", .type = SW_KEY_BOOL, .fallback = "false",
+                  .help = "bf16, f16: weights' half copies are rounded up or down by chance" },
+        .alone = "true",
     },
     [SW_KEY_DEVICE] = {
         .info = { .name = "device", .group = "control", .type = SW_KEY_STRING, .fallback = "auto",

@@ -250,7 +250,9 @@ static void add_calc(sw__emitter *e, const sw__inst *i)
     const sw__label a = sw__emit_operand(e, i->a), b = sw__emit_operand(e, i->b), c = sw__emit_operand(e, i->c);
     const unsigned from = e->k->inst[i->a].dtype;
     const form *const f = &forms[i->op];
-    if (i->op == SW_OP_CAST) add_cast(e, a.s, from, i->dtype);
+    static const char *const narrow[SW_DTYPE_COUNT] = { [SW_F16] = "ROUND_F16($a)", [SW_BF16] = "ROUND_BF16($a)" };
+    if (i->narrow) sw__emit_form(e, narrow[i->narrow], (const char *const[3]){ a.s, b.s, c.s }, from);
+    else if (i->op == SW_OP_CAST) add_cast(e, a.s, from, i->dtype);
     else sw__emit_form(e, from == SW_F64 ? f->f64 : from != SW_F32 ? f->whole : e->t->serial ? f->f32_serial : f->f32,
                        (const char *const[3]){ a.s, b.s, c.s }, from);
 }

@@ -51,6 +51,8 @@ static sw_status check_inst(const sw__kernel *k, int32_t at)
     if (has_buffer(i) && (i->buffer < 0 || i->buffer >= k->n_buffers)) return broken(k, at, "no such buffer");
     if (i->dtype == SW_F16 || i->dtype == SW_BF16 || i->dtype >= SW_DTYPE_COUNT)
         return broken(k, at, "values inside a kernel are never f16 or bf16");
+    if (i->kop == SW_K_CALC && i->narrow && (i->op != SW_OP_CAST || i->dtype != SW_F32 || k->inst[i->a].dtype != SW_F32))
+        return broken(k, at, "only a cast of f32 to f32 rounds to 16 bits");
     return SW_OK;
 }
 
@@ -136,6 +138,7 @@ static void canonical(const sw__kernel *k, const sw__inst *i, sw__inst *o)
     o->b = n > 1 ? i->b : -1;
     o->c = n > 2 ? i->c : -1;
     if (i->kop == SW_K_CALC || i->kop == SW_K_REDUCE) o->op = i->op;
+    if (i->kop == SW_K_CALC) o->narrow = i->narrow;
     if (has_buffer(i)) o->buffer = i->buffer;
     if (has_access(i)) {
         o->offset = i->offset;

@@ -72,6 +72,7 @@ static void print_value(const sw__kernel *k, const sw__inst *i, sw__text *out)
     default:
         sw__text_add(out, "%s", sw__op_table[i->op].name);
         print_args(i, out);
+        if (i->narrow) sw__text_add(out, " to %s", sw_dtype_name((sw_dtype)i->narrow));
     }
 }
 

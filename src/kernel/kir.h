@@ -44,6 +44,7 @@ typedef struct sw__inst {
     double value;        /* CONST of float type; fill of a masked load */
     int64_t ivalue;      /* CONST of integer or bool type; RANDOM: seed */
     uint32_t stream;     /* RANDOM */
+    uint8_t narrow;      /* CALC of a cast from f32: SW_F16 or SW_BF16, to which the value is rounded; else 0 */
     /* set by sw__kernel_analyse */
     uint8_t full;        /* 1: FULL level */
     uint8_t phase;

@@ -12,6 +12,7 @@
  *   BARRIER()                        of a group, local and global memory
  *   i32 u32 i64 u64 u8               integer types. float; double only if target.fp64. Values of f16 and bf16 are floats
  *   LOAD_F16(p, i), STORE_F16(p, i, v), LOAD_BF16, STORE_BF16: p is GLOBAL u16 *, i counts elements
+ *   ROUND_F16(v), ROUND_BF16(v): the float as 16 bits hold it
  *   ERRORS, REPORT(value, extent, position)  the last two parameters of an entry that checks indices, and how it tells
  *                                    of a bad one (it must not touch memory there): see backend/gpu/gpu.h
  *   FUNCTION                         opens a helper function

@@ -142,7 +142,7 @@ static void emit_plain(sw__builder *b, int block, int32_t v, int len)
     sw__tinst t = { .len = (uint8_t)len, .name = sw__op_table[i->op].name };
     if (i->op == SW_OP_CAST) {
         t.a = sw__operand(b, block, i->a, len, NULL);
-        t.fn = table->cast[i->dtype][b->k->inst[i->a].dtype];
+        t.fn = i->narrow ? table->narrow[i->narrow] : table->cast[i->dtype][b->k->inst[i->a].dtype];
     } else if (i->op == SW_OP_WHERE) {
         t.a = sw__operand(b, block, i->a, len, NULL);
         t.b = sw__operand(b, block, i->b, len, NULL);

@@ -1,5 +1,6 @@
 /* tile_calc_simd.c: the pointwise ops of the tile interpreter, one loop per op and type. Compiled once per instruction
  * set; tile_compile.c puts them into bytecode through the table at the end. */
+#include "kernel/tile_half_simd.h"
 #include "kernel/tile_math_simd.h"
 
 #if defined(__x86_64__)
@@ -237,6 +238,10 @@ CASTS_INT(i32)
 CASTS_INT(i64)
 CASTS_INT(u8)
 CASTS_INT(u32)
+
+/* An f32 stays one, with what 16 bits hold of it. */
+UNARY(narrow_f16, f32, f32, from_f16(to_f16(x)))
+UNARY(narrow_bf16, f32, f32, from_bf16(to_bf16(x)))
 
 /* ---- combinations ------------------------------------------------------------------------------------------------ */
 
@@ -489,6 +494,7 @@ const sw__tile_table SIMD_NAME(sw__tile_table) = {
     },
     .cast = { [SW_F32] = CAST_ROW(f32), [SW_F64] = CAST_ROW(f64), [SW_I32] = CAST_ROW(i32), [SW_I64] = CAST_ROW(i64),
               [SW_U8] = CAST_ROW(u8), [SW_BOOL] = CAST_ROW(bool), [SW_U32] = CAST_ROW(u32) },
+    .narrow = { [SW_F16] = narrow_f16, [SW_BF16] = narrow_bf16 },
     .fma = { { fma_vvv, fma_vsv, fma_vss }, { fms_vvv, fms_vsv, fms_vss }, { fnma_vvv, fnma_vsv, fnma_vss } },
     .axpby = axpby, .axpby2 = axpby2, .sqrt_fma = sqrt_fma, .sub_div = sub_div, .adam = adam,
     .where_lt = { where_lt_vv, where_lt_vs, where_lt_sv },

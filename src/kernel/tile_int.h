@@ -109,6 +109,7 @@ enum { SW__VV, SW__VS, SW__SV, SW__VARIANTS };
 typedef struct sw__tile_table {
     sw__tfn calc[SW_OP_COUNT][SW_DTYPE_COUNT][SW__VARIANTS]; /* by type of the first operand (WHERE: of the second) */
     sw__tfn cast[SW_DTYPE_COUNT][SW_DTYPE_COUNT];            /* [to][from] */
+    sw__tfn narrow[SW_DTYPE_COUNT];                          /* an f32 rounded to f16, bf16 */
     /* combinations, f32: d = a*b + c, a*b - c, c - a*b; b and c vectors, b scalar, both scalars */
     sw__tfn fma[3][3];
     sw__tfn axpby, axpby2;                                   /* a*b + c*e, a*b + c*c*e; b and e scalars */

@@ -1,5 +1,5 @@
-/* dropout.c: dropout of elements, of whole channels, and the one that keeps mean and variance. Random numbers come from the
- * counter-based generator: a stream number of its own for each, and a counter that each training run advances.
+/* dropout.c: dropout of elements, of whole channels, and the one that keeps mean and variance. Random numbers come from
+ * the counter-based generator: a stream number of its own for each, and a counter that each training run advances.
  * Beside layers.c. */
 #include "nn/layers.h"
 #include <math.h>

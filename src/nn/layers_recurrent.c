@@ -7,7 +7,10 @@
 
 typedef enum cell { RNN, GRU, LSTM } cell;
 
-static const struct { const char *name; int gates; } cells[] = { [RNN] = {"rnn", 1}, [GRU] = {"gru", 3}, [LSTM] = {"lstm", 4} };
+static const struct {
+    const char *name;
+    int gates;
+} cells[] = { [RNN] = { "rnn", 1 }, [GRU] = { "gru", 3 }, [LSTM] = { "lstm", 4 } };
 
 /* A layer as it is built: what its directions have in common. */
 typedef struct stack {
@@ -29,7 +32,7 @@ static const char *given_name(const sw_recurrent_layer_options *o)
     return o->name ? o->name : "";
 }
 
-/* ---- what does not fit ------------------------------------------------------------------------------------------------------ */
+/* ---- what does not fit ------------------------------------------------------------------------------------------- */
 
 static bool numbers_fit(const stack *s, sw_t x)
 {
@@ -37,15 +40,19 @@ static bool numbers_fit(const stack *s, sw_t x)
     const char *const kind = cells[s->cell].name;
     char text[128];
     if (sw_rank(x) != 3 || !sw__dtype_is_float(sw_type(x))) {
-        sw__graph_error(s->g, SW_ERR_SHAPE, "%s '%s': x is %s: it takes [batch, time, features] of a floating-point type", kind,
+        sw__graph_error(s->g, SW_ERR_SHAPE,
+                        "%s '%s': x is %s: it takes [batch, time, features] of a floating-point type", kind,
                         given_name(o), text_of(x, text, sizeof text));
     } else if (o->features < 1 || o->layers < 0 || o->layers > 64 || !(o->dropout >= 0 && o->dropout < 1)) {
-        sw__graph_error(s->g, SW_ERR_ARGUMENT, "%s '%s': %lld features, %d layers, dropout %g: at least 1 feature, 0 (which is "
-                        "1) to 64 layers, dropout in [0, 1)", kind, given_name(o), (long long)o->features, o->layers, o->dropout);
+        sw__graph_error(s->g, SW_ERR_ARGUMENT,
+                        "%s '%s': %lld features, %d layers, dropout %g: at least 1 feature, 0 (which is "
+                        "1) to 64 layers, dropout in [0, 1)",
+                        kind, given_name(o), (long long)o->features, o->layers, o->dropout);
     } else if (s->cell != LSTM && (o->proj != 0 || o->c0.graph || o->c_n)) {
         sw__graph_error(s->g, SW_ERR_ARGUMENT, "%s '%s': proj, c0 and c_n are for lstm", kind, given_name(o));
     } else if (o->proj < 0 || o->proj >= o->features) {
-        sw__graph_error(s->g, SW_ERR_ARGUMENT, "%s '%s': a projection to %lld of %lld features: it must be smaller (0: none)", kind,
+        sw__graph_error(s->g, SW_ERR_ARGUMENT,
+                        "%s '%s': a projection to %lld of %lld features: it must be smaller (0: none)", kind,
                         given_name(o), (long long)o->proj, (long long)o->features);
     } else if (o->relu && s->cell != RNN) {
         sw__graph_error(s->g, SW_ERR_ARGUMENT, "%s '%s': relu is for rnn", kind, given_name(o));
@@ -79,7 +86,7 @@ static bool states_fit(const stack *s, sw_t x)
            shape_fits(s, "lengths", s->o->lengths, SW_I64, 1, &s->batch);
 }
 
-/* ---- building --------------------------------------------------------------------------------------------------------------- */
+/* ---- building ---------------------------------------------------------------------------------------------------- */
 
 /* "weight_ih_l0_reverse" */
 static sw_t param(const stack *s, const char *what, int layer, int direction, int rank, const int64_t *shape)
@@ -113,7 +120,9 @@ static sw_t one_direction(const stack *s, sw_t x, int layer, int direction, sw_t
                               .reverse = direction == 1};
     if (s->o->proj) o.weight_hr = param(s, "weight_hr", layer, direction, 2, (int64_t[]){s->state, s->hidden});
     sw_t h, c = SW_NONE;
-    const sw_t y = s->cell == LSTM ? sw_lstm_op(&o, &h, &c) : s->cell == GRU ? sw_gru_op(&o, &h) : sw_rnn_op(&o, s->o->relu, &h);
+    const sw_t y = s->cell == LSTM  ? sw_lstm_op(&o, &h, &c)
+                   : s->cell == GRU ? sw_gru_op(&o, &h)
+                                    : sw_rnn_op(&o, s->o->relu, &h);
     *h_n = sw_reshape(h, 3, (int64_t[]){1, s->batch, s->state});
     if (s->cell == LSTM) *c_n = sw_reshape(c, 3, (int64_t[]){1, s->batch, s->hidden});
     return y;

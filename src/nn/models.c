@@ -24,12 +24,14 @@ static const struct model {
      {{64, 128, 256, 512}, 4}, sw__model_resnet18},
     {{"resnet34", "channels of each stage", "residual network, 3, 4, 6, 3 blocks (He et al. 2016)"}, 4, 4,
      {{64, 128, 256, 512}, 4}, sw__model_resnet34},
-    {{"resnet50", "inner channels of each stage", "residual network, 3, 4, 6, 3 bottlenecks, results four times as wide (He et al. 2016)"},
-     4, 4, {{64, 128, 256, 512}, 4}, sw__model_resnet50},
-    {{"vgg11", "channels of five stages, hidden size", "3x3 convolutions with batch norm, two hidden layers (Simonyan & Zisserman 2015)"},
-     4, 6, {{64, 128, 256, 512, 512, 4096}, 6}, sw__model_vgg11},
+    {{"resnet50", "inner channels of each stage", "residual network, 3, 4, 6, 3 bottlenecks, results four times as wide "
+      "(He et al. 2016)"}, 4, 4, {{64, 128, 256, 512}, 4}, sw__model_resnet50},
+    {{"vgg11", "channels of five stages, hidden size", "3x3 convolutions with batch norm, two hidden layers (Simonyan & "
+      "Zisserman 2015)"}, 4, 6, {{64, 128, 256, 512, 512, 4096}, 6}, sw__model_vgg11},
     {{"mobilenet_v2", "width in percent", "inverted residuals with depthwise convolutions (Sandler et al. 2018)"}, 4, 1,
      {{100}, 1}, sw__model_mobilenet_v2},
+    {{"crnn", "channels of the first convolution, hidden size", "convolutions, then two LSTM layers over the columns: logits at "
+      "each (Shi et al. 2015)"}, 4, 2, {{64, 256}, 2}, sw__model_crnn},
     {{"autoencoder", "hidden sizes down to the code", "linear layers with ReLU to a code and back; gives its input again"}, 0,
      SW__MAX_SIZES / 2, {{128, 32}, 2}, sw__model_autoencoder},
     {{"tcn", "channels of each level", "dilated causal convolutions over [N, C, L] (Bai et al. 2018)"}, 0, SW__MAX_SIZES,

@@ -30,6 +30,7 @@ sw_t sw__model_resnet34(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_resnet50(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_mobilenet_v2(sw_t x, const sw__sizes *s, int64_t outputs);
+sw_t sw__model_crnn(sw_t x, const sw__sizes *s, int64_t outputs);
 
 /* ---- models_plain.c ---- */
 sw_t sw__model_autoencoder(sw_t x, const sw__sizes *s, int64_t outputs);

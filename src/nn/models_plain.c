@@ -1,12 +1,14 @@
-/* models_plain.c: the autoencoder, and the temporal convolutional network for sequences. models.c has the table of names. */
+/* models_plain.c: the autoencoder, and the temporal convolutional network for sequences. models.c has the table of
+ * names. */
 #include "nn/layers.h"
 #include "nn/models.h"
 #include <math.h>
 #include <stdio.h>
 
-/* ---- autoencoder: Hinton & Salakhutdinov 2006, with ReLU ------------------------------------------------------------------- */
+/* ---- autoencoder: Hinton & Salakhutdinov 2006, with ReLU --------------------------------------------------------- */
 
-/* encoder.0, encoder.1 … down to the code (which is linear), decoder.0 … back up to the input's size. Any input is flattened. */
+/* encoder.0, encoder.1 … down to the code (which is linear), decoder.0 … back up to the input's size. Any input is
+ * flattened. */
 sw_t sw__model_autoencoder(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     char name[32];
@@ -14,7 +16,8 @@ sw_t sw__model_autoencoder(sw_t x, const sw__sizes *s, int64_t outputs)
     if (!sw_valid(h)) return h;
     const int64_t size = sw_rank(h) == 2 ? sw_dim(h, 1) : 0;
     if (size != outputs)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model 'autoencoder' gives its input again: the target must be the input, "
+        return sw__graph_error(x.graph, SW_ERR_SHAPE,
+                               "model 'autoencoder' gives its input again: the target must be the input, "
                                "%lld values a sample, not %lld", (long long)size, (long long)outputs);
     for (int i = 0; i < s->n; i++) {
         snprintf(name, sizeof name, "encoder.%d", i);
@@ -29,12 +32,13 @@ sw_t sw__model_autoencoder(sw_t x, const sw__sizes *s, int64_t outputs)
     return h;
 }
 
-/* ---- tcn: Bai et al. 2018 --------------------------------------------------------------------------------------------------- */
+/* ---- tcn: Bai et al. 2018 ---------------------------------------------------------------------------------------- */
 
 enum { TCN_KERNEL = 7 };
 static const double tcn_dropout = 0.05;
 
-/* Causal convolution over [N, C, L] with weight g v/|v| (Salimans & Kingma 2016): weight_g [O, 1, 1], weight_v [O, C, K]. */
+/* Causal convolution over [N, C, L] with weight g v/|v| (Salimans & Kingma 2016): weight_g [O, 1, 1], weight_v [O, C,
+ * K]. */
 static sw_t causal_conv(sw_t x, int64_t channels, int64_t dilation, const char *name)
 {
     if (!sw_valid(x)) return x;
@@ -42,7 +46,8 @@ static sw_t causal_conv(sw_t x, int64_t channels, int64_t dilation, const char *
     const int64_t c = sw_dim(x, 1), v_shape[3] = {channels, c, TCN_KERNEL}, g_shape[3] = {channels, 1, 1};
     const double size = 0.01 * sqrt((double)(c * TCN_KERNEL)); /* what |v| is at first, all but exactly */
     const sw__layer_name layer = sw__name_layer(g, name, "conv", "weight_v");
-    const sw_t scale = sw__layer_param(g, &layer, "weight_g", 3, g_shape, (sw_init){.kind = SW_INIT_CONSTANT, .a = size});
+    const sw_t scale = sw__layer_param(g, &layer, "weight_g", 3, g_shape,
+                                       (sw_init){.kind = SW_INIT_CONSTANT, .a = size});
     const sw_t v = sw__layer_param(g, &layer, "weight_v", 3, v_shape, (sw_init){.kind = SW_INIT_NORMAL, .b = 0.01});
     const sw_t b = sw__layer_param(g, &layer, "bias", 1, &channels, sw__fan_in_init((sw_init){0}, c * TCN_KERNEL));
     const sw_t w = sw_mul(v, sw_div(scale, sw_norm(v, 2, SW_AXIS(1) | SW_AXIS(2), true)));
@@ -67,8 +72,8 @@ static sw_t tcn_level(sw_t x, int64_t channels, int64_t dilation)
     return sw_relu(sw_add(y, x));
 }
 
-/* Kernel 7, dilation 1, 2, 4 … by level, a linear layer on the last step. Takes [N, C, L]; [N, L] is one channel, an image is
- * read pixel by pixel. */
+/* Kernel 7, dilation 1, 2, 4 … by level, a linear layer on the last step. Takes [N, C, L]; [N, L] is one channel, an
+ * image is read pixel by pixel. */
 sw_t sw__model_tcn(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     if (sw_rank(x) == 2) x = sw_reshape(x, 3, (int64_t[]){sw_dim(x, 0), 1, sw_dim(x, 1)});

@@ -1,11 +1,11 @@
-/* models_sequence.c: networks for sequences: the gpt, a transformer encoder. Each reads like its paper's table; models.c has
- * the table of names. */
+/* models_sequence.c: networks for sequences: the gpt, a transformer encoder. Each reads like its paper's table;
+ * models.c has the table of names. */
 #include "nn/models.h"
 #include "nn/layers.h"
 #include <math.h>
 #include <stdio.h>
 
-/* ---- gpt: Radford et al. 2019 (GPT-2) without biases in linear layers, exact GELU ---------------------------------------- */
+/* ---- gpt: Radford et al. 2019 (GPT-2) without biases in linear layers, exact GELU -------------------------------- */
 
 static sw_t weights(sw_t x, const char *name, int64_t features, double deviation)
 {
@@ -20,8 +20,8 @@ static bool three_sizes(sw_t x, const char *model, const sw__sizes *s)
     char given[64] = "";
     for (int i = 0; i < s->n && i < 3; i++)
         snprintf(given + strlen(given), sizeof given - strlen(given), "%s%lld", i ? "x" : "", (long long)s->at[i]);
-    sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s:%s': after the colon come layers x heads x width, like 4x4x128: the "
-                    "heads must divide the width", model, given);
+    sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model '%s:%s': after the colon come layers x heads x width, "
+                    "like 4x4x128: the heads must divide the width", model, given);
     return false;
 }
 
@@ -52,9 +52,10 @@ sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs)
     return sw_named(sw_linear_op(sw_layer_norm(h, .name = "ln_f"), wte, SW_NONE), "logits");
 }
 
-/* ---- transformer: the encoder of Vaswani et al. 2017, norms after the sums, as a classifier ------------------------------ */
+/* ---- transformer: the encoder of Vaswani et al. 2017, norms after the sums, as a classifier ---------------------- */
 
-/* Tokens [B, T] are embedded (the fourth size is their number, 256: bytes), features [B, T, F] go through a linear layer. */
+/* Tokens [B, T] are embedded (the fourth size is their number, 256: bytes), features [B, T, F] go through a linear
+ * layer. */
 static sw_t embed(sw_t x, int64_t width, int64_t vocabulary)
 {
     if (sw_rank(x) == 2) return sw_embedding(x, width, vocabulary, .name = "embedding");

@@ -1,8 +1,9 @@
-/* models_vision.c: networks for images, and the mlp. Each reads like its paper's table; models.c has the table of names. */
+/* models_vision.c: networks for images, and the mlp. Each reads like its paper's table; models.c has the table of
+ * names. */
 #include "nn/models.h"
 #include <stdio.h>
 
-/* ---- mlp ----------------------------------------------------------------------------------------------------------------- */
+/* ---- mlp --------------------------------------------------------------------------------------------------------- */
 
 /* Linear and ReLU for each hidden size, then linear: fc1, fc2 … */
 sw_t sw__model_mlp(sw_t x, const sw__sizes *s, int64_t outputs)
@@ -17,7 +18,7 @@ sw_t sw__model_mlp(sw_t x, const sw__sizes *s, int64_t outputs)
     return sw_linear(h, outputs, .name = name);
 }
 
-/* ---- lenet: LeCun et al. 1998, LeNet-5 with ReLU ------------------------------------------------------------------------ */
+/* ---- lenet: LeCun et al. 1998, LeNet-5 with ReLU ----------------------------------------------------------------- */
 
 sw_t sw__model_lenet(sw_t x, const sw__sizes *s, int64_t outputs)
 {
@@ -29,7 +30,7 @@ sw_t sw__model_lenet(sw_t x, const sw__sizes *s, int64_t outputs)
     return sw_linear(h, outputs, .name = "fc3");
 }
 
-/* ---- cnn: convolution, batch norm, ReLU, max pool for each width; then one hidden layer --------------------------------- */
+/* ---- cnn: convolution, batch norm, ReLU, max pool for each width; then one hidden layer -------------------------- */
 
 sw_t sw__model_cnn(sw_t x, const sw__sizes *s, int64_t outputs)
 {
@@ -44,10 +45,10 @@ sw_t sw__model_cnn(sw_t x, const sw__sizes *s, int64_t outputs)
     return sw_linear(x, outputs, .name = "fc2");
 }
 
-/* ---- which stem: networks of ImageNet on small images ------------------------------------------------------------------- */
+/* ---- which stem: networks of ImageNet on small images ------------------------------------------------------------ */
 
-/* Images of 64 pixels or more each way get the stem of the paper; on smaller ones its strides would leave nothing to look
- * at, and the stem is the one that is common for CIFAR: stride 1, no max pool. */
+/* Images of 64 pixels or more each way get the stem of the paper; on smaller ones its strides would leave nothing to
+ * look at, and the stem is the one that is common for CIFAR: stride 1, no max pool. */
 static bool large_images(sw_t x)
 {
     return sw_dim(x, 2) >= 64 && sw_dim(x, 3) >= 64;
@@ -59,7 +60,7 @@ static sw_t conv_bn(sw_t x, int64_t channels, int64_t kernel, int64_t stride, co
     return sw_batch_norm(x, .name = bn);
 }
 
-/* ---- resnet: He et al. 2016; names and shapes are torchvision's ------------------------------------------------------------ */
+/* ---- resnet: He et al. 2016; names and shapes are torchvision's -------------------------------------------------- */
 
 /* Two 3x3 convolutions. */
 static sw_t basic_block(sw_t x, int64_t channels, int64_t stride)
@@ -123,29 +124,7 @@ sw_t sw__model_resnet50(sw_t x, const sw__sizes *s, int64_t outputs)
     return resnet(x, s, deep, bottleneck, large_images(x), outputs);
 }
 
-/* ---- vgg11 with batch norm: Simonyan & Zisserman 2015, configuration A; torchvision's vgg11_bn ------------------------------- */
-
-/* [size, 7]: column i is the mean over entries floor(i size/7) to ceil((i+1) size/7). */
-static sw_t seven_means(sw_t x, int64_t size)
-{
-    enum { OUT = 7, MOST = 512 }; /* of images up to 16,384 pixels */
-    float m[MOST * OUT] = {0};
-    if (!sw_valid(x)) return x;
-    if (size > MOST) return sw__graph_error(x.graph, SW_ERR_SHAPE, "vgg11: the image is too large");
-    for (int64_t i = 0; i < OUT; i++) {
-        const int64_t from = i * size / OUT, to = ((i + 1) * size + OUT - 1) / OUT;
-        for (int64_t k = from; k < to; k++) m[k * OUT + i] = 1 / (float)(to - from);
-    }
-    return sw_literal(x.graph, SW_F32, 2, (int64_t[]){size, OUT}, m);
-}
-
-/* Adaptive average pooling to 7 x 7, as two products with matrices. */
-static sw_t seven_by_seven(sw_t x)
-{
-    const int64_t h = sw_dim(x, 2), w = sw_dim(x, 3);
-    if (h == 7 && w == 7) return x;
-    return sw_einsum("nchw,hi,wj->ncij", (sw_t[]){x, seven_means(x, h), seven_means(x, w)}, 3);
-}
+/* ---- vgg11 with batch norm: Simonyan & Zisserman 2015, configuration A; torchvision's vgg11_bn ------------------- */
 
 /* s: channels of the five stages, then the classifier's hidden size. A pool that would leave nothing is left out. */
 sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs)
@@ -166,13 +145,14 @@ sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs)
         at++;
     }
     if (!sw_valid(x)) return x;
-    x = large ? sw_flatten(seven_by_seven(x)) : sw_global_avg_pool2d(x);
+    const int64_t seven[2] = {7, 7};
+    x = large ? sw_flatten(sw_adaptive_avg_pool(x, seven)) : sw_global_avg_pool2d(x);
     x = sw_dropout(sw_relu(sw_linear(x, hidden, .name = "classifier.0")), 0.5);
     x = sw_dropout(sw_relu(sw_linear(x, hidden, .name = "classifier.3")), 0.5);
     return sw_linear(x, outputs, .name = "classifier.6");
 }
 
-/* ---- mobilenet_v2: Sandler et al. 2018; torchvision's ------------------------------------------------------------------------ */
+/* ---- mobilenet_v2: Sandler et al. 2018; torchvision's ------------------------------------------------------------ */
 
 static const struct inverted_stage { int expand, channels, blocks, stride; } inverted_stages[] = {
     {1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
@@ -226,7 +206,8 @@ sw_t sw__model_mobilenet_v2(sw_t x, const sw__sizes *s, int64_t outputs)
         for (int j = 0; j < t->blocks && sw_valid(x); j++) {
             sw_graph *g = x.graph;
             sw_scope_push(g, "features.%d", at++);
-            x = inverted_residual(x, scaled(t->channels, percent), j > 0 || (i == 1 && !large) ? 1 : t->stride, t->expand);
+            x = inverted_residual(x, scaled(t->channels, percent), j > 0 || (i == 1 && !large) ? 1 : t->stride,
+                                  t->expand);
             sw_scope_pop(g);
         }
     }
@@ -235,7 +216,7 @@ sw_t sw__model_mobilenet_v2(sw_t x, const sw__sizes *s, int64_t outputs)
     return sw_linear(x, outputs, .name = "classifier.1");
 }
 
-/* ---- unet: Ronneberger et al. 2015 with two stages, padded convolutions and group norm ----------------------------------- */
+/* ---- unet: Ronneberger et al. 2015 with two stages, padded convolutions and group norm --------------------------- */
 
 /* 3x3 convolution, group norm, ReLU, twice: N.0, N.1, N.3, N.4, as in a torch.nn.Sequential. */
 static sw_t unet_double(sw_t x, int64_t channels, int64_t groups, const char *name)
@@ -262,10 +243,12 @@ sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     const int64_t base = s->at[0], groups = s->n > 1 ? s->at[1] : 4, h = sw_dim(x, 2), w = sw_dim(x, 3);
     if (s->n > 2 || base % groups != 0)
-        return sw__graph_error(x.graph, SW_ERR_ARGUMENT, "model 'unet': after the colon come the base width and the groups of "
+        return sw__graph_error(x.graph, SW_ERR_ARGUMENT,
+                               "model 'unet': after the colon come the base width and the groups of "
                                "its norms, which divide it, like unet:16,4");
     if (h < 4 || w < 4 || h % 4 != 0 || w % 4 != 0)
-        return sw__graph_error(x.graph, SW_ERR_SHAPE, "model 'unet' halves images twice: height and width must be multiples "
+        return sw__graph_error(x.graph, SW_ERR_SHAPE,
+                               "model 'unet' halves images twice: height and width must be multiples "
                                "of 4, not %lld x %lld", (long long)h, (long long)w);
     const sw_t e1 = unet_double(x, base, groups, "enc1");
     const sw_t e2 = unet_double(sw_max_pool2d(e1, .kernel = 2), 2 * base, groups, "enc2");
@@ -273,4 +256,49 @@ sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs)
     const sw_t d2 = unet_up(mid, e2, 2 * base, groups, "up2", "dec2");
     const sw_t d1 = unet_up(d2, e1, base, groups, "up1", "dec1");
     return sw_conv2d(d1, outputs, .kernel = 1, .name = "head");
+}
+
+/* ---- crnn: Shi et al. 2015 --------------------------------------------------------------------------------------- */
+
+/* Convolution i of seven with ReLU; 2, 4 and 6 have batch norm. */
+static sw_t crnn_conv(sw_t x, int i, int64_t channels)
+{
+    char conv[32], bn[32];
+    snprintf(conv, sizeof conv, "cnn.conv%d", i);
+    snprintf(bn, sizeof bn, "cnn.batchnorm%d", i);
+    x = sw_conv2d(x, channels, .kernel = i == 6 ? 2 : 3, .pad = i == 6 ? 0 : 1, .name = conv);
+    return sw_relu(i == 2 || i == 4 || i == 6 ? sw_batch_norm(x, .name = bn) : x);
+}
+
+/* Both directions side by side, brought to so many features. */
+static sw_t crnn_recurrent(sw_t x, int i, int64_t hidden, int64_t features)
+{
+    if (!sw_valid(x)) return x;
+    sw_graph *const g = x.graph;
+    sw_scope_push(g, "rnn.%d", i);
+    x = sw_linear(sw_lstm(x, hidden, .bidirectional = true, .name = "rnn"), features, .name = "embedding");
+    sw_scope_pop(g);
+    return x;
+}
+
+/* s: channels of the first convolution, hidden size. Images of 32 to 47 rows; one step for about each four columns:
+ * logits [N, T, outputs], of which one class is the blank for sw_ctc_loss. */
+sw_t sw__model_crnn(sw_t x, const sw__sizes *s, int64_t outputs)
+{
+    static const int times[7] = {1, 2, 4, 4, 8, 8, 8};
+    const sw_pool_options rows = {.kernel = {2, 2}, .stride = {2, 1}, .pad_lo = {0, 1}, .pad_hi = {0, 1}};
+    const int64_t hidden = s->n > 1 ? s->at[1] : 256;
+    char text[SW__TEXT_BYTES];
+    if (sw_dim(x, 2) / 16 != 2 || sw_dim(x, 3) < 4)
+        return sw__graph_error(x.graph, SW_ERR_SHAPE,
+                               "model 'crnn' takes images [N, C, H, W] of 32 to 47 rows and 4 columns or "
+                               "more, but x is %s", sw__value_text(x.graph, x.id, text));
+    for (int i = 0; i < 7; i++) {
+        x = crnn_conv(x, i, times[i] * s->at[0]);
+        if (i < 2) x = sw_max_pool2d(x, .kernel = 2);
+        if (i == 3 || i == 5) x = sw_max_pool_op(x, &rows);
+    }
+    if (!sw_valid(x)) return x;
+    x = sw_transpose(sw_reshape(x, 3, (int64_t[]){sw_dim(x, 0), sw_dim(x, 1), -1}), 1, 2); /* [N, T, C] */
+    return crnn_recurrent(crnn_recurrent(x, 0, hidden, hidden), 1, hidden, outputs);
 }

@@ -179,12 +179,15 @@ static sw_status check_options(const sw_optimizer *o)
     return SW_OK;
 }
 
-static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const sw_t *grads)
+static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const sw_t *grads,
+                        const sw__loss_scale *scale)
 {
+    sw_t finite = SW_NONE;
     sw__flat f[MAX_CLASSES];
     uint32_t at = 0;
     for (int i = 0; i < s->classes; at += s->n[i++])
         SW_TRY(make_flat(&f[i], g, o, s->params + at, grads + at, s->n[i], s->decay[i]));
+    if (o->loss_scale > 0) finite = sw__scale_step(g, o, scale, f, s->classes);
     if (o->clip_value > 0) clip_value(g, f, s->classes, o->clip_value);
     if (o->clip_norm > 0) clip_norm(g, f, s->classes, o->clip_norm);
     sw__flat scalars[2];
@@ -196,7 +199,7 @@ static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const sel
         f[i].lr = s->scale[i] == 1 ? from->lr : sw_mul_scalar(from->lr, s->scale[i]);
         f[i].bias1 = from->bias1;
         f[i].bias2 = from->bias2;
-        f[i].good = from->good;
+        f[i].good = !sw_valid(finite) ? from->good : sw_valid(from->good) ? sw_and(from->good, finite) : finite;
         sw__rules[o->kind].update(&f[i]);
     }
     return sw_graph_status(g);
@@ -219,8 +222,12 @@ sw_status sw_optimizer_apply(const sw_optimizer *optimizer, sw_t loss, const sw_
                       "layer) that is not frozen");
     if (st == SW_OK && !(grads = sw__malloc(s.total * sizeof *grads)))
         st = sw__no_memory(s.total * sizeof *grads, "the list of gradients");
-    if (st == SW_OK) st = sw_grad(loss, s.params, (int)s.total, grads);
-    if (st == SW_OK) st = append(g, &o, loss, &s, grads);
+    sw__loss_scale scale = {0};
+    if (st == SW_OK && o.loss_scale > 0)
+        st = sw_grad_from(loss, sw__scale_of(loss, &o, &scale), s.params, (int)s.total, grads);
+    else if (st == SW_OK)
+        st = sw_grad(loss, s.params, (int)s.total, grads);
+    if (st == SW_OK) st = append(g, &o, loss, &s, grads, &scale);
     sw__free(grads);
     sw__free(s.params);
     return st;

@@ -14,9 +14,16 @@ typedef struct sw__flat {
     uint32_t n;
     sw_t p, grad;          /* flat */
     sw_t lr, bias1, bias2; /* scalars; invalid where the rule reads none */
-    sw_t good;             /* skip_nonfinite: the loss is finite (bool scalar); else invalid */
+    sw_t good;             /* the step counts (bool scalar): skip_nonfinite, loss_scale; else invalid */
     double decay;
 } sw__flat;
+
+/* ---- loss_scale.c: state of dynamic loss scaling ---- */
+typedef struct sw__loss_scale { sw_t scale, count; } sw__loss_scale;
+/* Makes the variables; gives what sw_grad_from starts from. */
+sw_t sw__scale_of(sw_t loss, const sw_optimizer *o, sw__loss_scale *s);
+/* Takes the scale out of the gradients, and lets it grow or shrink. Gives whether they are finite: a bool scalar. */
+sw_t sw__scale_step(sw_graph *g, const sw_optimizer *o, const sw__loss_scale *s, sw__flat *f, int n);
 
 /* The scalars that the host gives before step t = 0, 1, …: in: the schedule's lr; out: what the rule reads. */
 typedef struct sw__scalars { double lr, bias1, bias2; } sw__scalars;

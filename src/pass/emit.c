@@ -341,6 +341,18 @@ static int32_t reduce(emitter *e, const sw__node *n, const place *at)
     return add(e, &i);
 }
 
+/* A cast to 16 bits inside a kernel: the value stays an f32, but is rounded as if it had been stored. */
+static int32_t narrow(emitter *e, sw_dtype to, int32_t a)
+{
+    if (e->inst[a].dtype != SW_F32) a = add_calc(e, SW_OP_CAST, SW_F32, a, -1, -1);
+    if (a < 0 || e->inst[a].narrow == to) return a;
+    sw__inst i = blank(SW_K_CALC, SW_F32);
+    i.op = SW_OP_CAST;
+    i.a = a;
+    i.narrow = (uint8_t)to;
+    return add(e, &i);
+}
+
 static int32_t pointwise(emitter *e, const sw__node *n, const place *at)
 {
     int32_t arg[3] = {-1, -1, -1};
@@ -349,6 +361,8 @@ static int32_t pointwise(emitter *e, const sw__node *n, const place *at)
         if (arg[k] < 0) return -1;
     }
     const sw_dtype dtype = (sw_dtype)blank(SW_K_CALC, (sw_dtype)n->dtype).dtype;
+    if (n->op == SW_OP_CAST && dtype != n->dtype && e->b->t->float_storage != SW_F64)
+        return narrow(e, (sw_dtype)n->dtype, arg[0]);
     if (n->op == SW_OP_COPY || (n->op == SW_OP_CAST && e->inst[arg[0]].dtype == dtype)) return arg[0];
     return add_calc(e, (sw__op)n->op, dtype, arg[0], arg[1], arg[2]);
 }
@@ -534,6 +548,7 @@ static sw_status finish(emitter *e, sw__kernel *k, const uint32_t *stored, const
             if (node->dim[x] == 1) at.row[x] = (sw__row){.axis = -1};
         sw__inst s = blank(SW_K_STORE, (sw_dtype)e->inst[value[i]].dtype);
         s.a = value[i];
+        if (e->inst[s.a].narrow && e->inst[s.a].narrow == r->desc.dtype) s.a = e->inst[s.a].a; /* the store rounds */
         s.buffer = e->n_in + i;
         set_access(e, &s, r->offset, &r->desc, at.row);
         if (add(e, &s) < 0) return e->st;

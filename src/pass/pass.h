@@ -1,7 +1,7 @@
 /* pass.h: graph -> graph passes, and the last one, graph -> schedule: what to launch, in which order, where in memory.
  * Between graph/ and exec/compile.c. A pass knows no backend: it is given the device's traits (and, for the schedule,
  * three questions that only a backend can answer, as function pointers).
- * SWOOP_DUMP=simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to stderr. */
+ * SWOOP_DUMP=precision,simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to stderr. */
 #ifndef SW_PASS_PASS_H
 #define SW_PASS_PASS_H
 
@@ -15,6 +15,14 @@ sw_status sw__pass_simplify(const sw_graph *g, sw_graph **out); /* folding, CSE,
 sw_status sw__pass_lower(const sw_graph *g, const sw__traits *t, sw_graph **out);
 sw_status sw__pass_epilogue(const sw_graph *g, const sw__traits *t, sw_graph **out); /* bias, relu into matmul, conv */
 sw_status sw__pass_layout(const sw_graph *g, const sw__traits *t, sw_graph **out);   /* sets sw__node.order */
+
+/* "half", "norm", "follow" or "f32": what sw_graph_autocast (precision.c) does with this op */
+const char *sw__precision_rule(uint32_t op);
+
+/* sw_graph_autocast; by_chance: weights are rounded stochastically, anew in each run */
+sw_status sw__graph_autocast(const sw_graph *g, sw_dtype half, bool by_chance, sw_graph **out);
+/* stochastic.c: f32 to f16 or bf16; the chances are sw_rand's of this counter and stream. */
+sw_t sw__round_by_chance(sw_t x, sw_dtype half, sw_t counter, uint32_t stream);
 
 bool sw__dump_wanted(const char *pass);
 void sw__dump_graph(const char *pass, const char *when, const sw_graph *g);

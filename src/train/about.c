@@ -78,7 +78,7 @@ sw_status sw__about_write(const sw__model_about *a, sw__text *t)
     sw__text_add(t, ", \"outputs\": %lld, \"classes\": %lld, \"target\": %d, \"tokens\": %s, \"x_shape\": [",
                  (long long)a->outputs, (long long)a->classes, (int)a->target, a->tokens ? "true" : "false");
     for (int i = 0; i < a->x_rank; i++) sw__text_add(t, "%s%lld", i ? ", " : "", (long long)a->x_shape[i]);
-    sw__text_add(t, "]");
+    sw__text_add(t, "], \"precision\": \"%s\"", sw_precision_name(a->precision));
     put_floats(t, "mean", a->normalization.mean, a->normalization.channels);
     put_floats(t, "std", a->normalization.std, a->normalization.channels);
     if (a->class_names) {
@@ -145,11 +145,13 @@ static sw_status read_about(const json_t *o, sw__model_about *a, bool *good)
     const char *model = json_string_value(json_object_get(o, "model"));
     a->model = sw__strdup(model ? model : "");
     if (!a->model) return sw__no_memory(1, "a model's description");
+    const char *const precision = json_string_value(json_object_get(o, "precision"));
+    const bool known = !precision || sw_precision_find(precision, &a->precision); /* files from before there was a choice */
     a->outputs = json_integer_value(json_object_get(o, "outputs"));
     a->classes = json_integer_value(json_object_get(o, "classes"));
     a->target = (sw_target)json_integer_value(json_object_get(o, "target"));
     a->tokens = json_is_true(json_object_get(o, "tokens"));
-    *good = model && a->outputs > 0 && a->classes >= 0 && a->classes < 1 << 24 && a->target >= SW_TARGET_CLASS &&
+    *good = model && known && a->outputs > 0 && a->classes >= 0 && a->classes < 1 << 24 && a->target >= SW_TARGET_CLASS &&
             a->target <= SW_TARGET_NONE && read_shape(o, a);
     if (*good) SW_TRY(read_normalization(o, a, good));
     if (*good) SW_TRY(read_names(o, a, good));

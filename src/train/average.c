@@ -86,7 +86,9 @@ static sw_status follow_all(sw_graph *g, sw_t loss, bool *done)
 {
     const uint32_t n_assigns = g->n_assigns, n_vars = g->n_vars;
     const sw_t weight = sw_input(g, INPUT_WEIGHT, SW_F32, 0, NULL);
-    const sw_t good = sw_eq(sw_sub(loss, loss), sw_const(g, sw_type(loss), 0)); /* a step that is skipped does not count */
+    sw_t good = sw_eq(sw_sub(loss, loss), sw_const(g, sw_type(loss), 0)); /* a step that is skipped does not count */
+    const sw_t finite = sw_graph_output(g, SW_OUTPUT_FINITE);
+    if (sw_valid(finite)) good = sw_and(good, sw_eq(finite, sw_const(g, SW_F32, 1)));
     SW_TRY(sw_graph_status(g));
     for (uint32_t i = 0; i < n_assigns; i++) SW_TRY(follow_assign(g, g->assigns[i], n_vars, weight, good, done));
     follow_rest(g, n_vars, weight, done);

@@ -91,6 +91,7 @@ static const field fields[] = {
     STATE(REAL, best),          STATE(INTEGER, best_epoch), STATE(INTEGER, since_best), STATE(INTEGER, skipped),
     STATE(INTEGER, batch),      STATE(INTEGER, seed),       STATE(FLAG, shuffle),       STATE(FLAG, drop_last),
     PLATEAU(FLAG, begun),       PLATEAU(REAL, best),        PLATEAU(INTEGER, bad),      PLATEAU(INTEGER, cooldown),
+    {"overflows", INTEGER, offsetof(sw__fit_state, overflows), true},
 };
 
 static void put_number(sw__text *t, const char *name, double value)

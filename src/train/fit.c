@@ -130,7 +130,7 @@ static sw_status send_ahead(fit *f)
 }
 
 /* The batch of the last step again: another may lie in its memory. */
-static sw_status diagnose(fit *f, char *where, size_t size)
+static sw_status diagnose(fit *f, double scale, char *where, size_t size)
 {
     sw_batch b;
     sw_loader_position before = f->s.at;
@@ -138,14 +138,14 @@ static sw_status diagnose(fit *f, char *where, size_t size)
     f->ahead = false;
     SW_TRY(sw_loader_seek(f->loader, before));
     SW_TRY(sw_loader_next(f->loader, &b));
-    return sw__diagnose(f->t, b.x, b.y, b.n, where, size);
+    return sw__diagnose(f->t, b.x, b.y, b.n, scale, where, size);
 }
 
 /* The loss was NaN or infinite: the optimiser has left the weights alone. Says where it began; stops unless told not to. */
 static sw_status not_finite(fit *f, double loss)
 {
     char where[512];
-    const sw_status st = diagnose(f, where, sizeof where);
+    const sw_status st = diagnose(f, 0, where, sizeof where);
     if (st != SW_OK) snprintf(where, sizeof where, "the search for its origin failed: %.400s", sw_error());
     f->s.skipped++;
     sw_event e = describe(f, SW_EVENT_NOT_FINITE);
@@ -157,6 +157,27 @@ static sw_status not_finite(fit *f, double loss)
     if (f->o->continue_on_nan) return SW_OK;
     return sw__fail(SW_ERR_DIVERGED, "%s; the weights are those before this step; try a lower learning rate, or look at "
                     "the data", message);
+}
+
+#define LEAST_SCALE 0x1p-16 /* gradients that f16 cannot hold even so are no matter of scale */
+
+/* Gradients that f16 could not hold: the optimiser has left the weights alone and halved the scale. To be expected now and
+ * then, above all in the first steps. */
+static sw_status overflow(fit *f)
+{
+    char where[512], message[800];
+    const double scale = f->t->scale;
+    if (diagnose(f, scale, where, sizeof where) != SW_OK)
+        snprintf(where, sizeof where, "the search for its origin failed: %.400s", sw_error());
+    f->s.skipped++;
+    f->s.overflows++;
+    sw_event e = describe(f, SW_EVENT_OVERFLOW);
+    snprintf(message, sizeof message, "gradients overflow at step %lld with loss scale %g, which becomes %g: %s",
+             (long long)e.step, scale, scale / 2, where);
+    e.message = message;
+    SW_TRY(emit(f, &e));
+    if (scale / 2 >= LEAST_SCALE) return SW_OK;
+    return sw__fail(SW_ERR_DIVERGED, "%s; no loss scale helps: try a lower learning rate, or bf16", message);
 }
 
 static bool time_is_up(const fit *f)
@@ -203,6 +224,7 @@ static sw_status step(fit *f, const sw_batch *b)
     f->saved = false;
     if (shadowed) SW_TRY(compare_loss(loss, unfused));
     if (!isfinite(loss)) return not_finite(f, loss);
+    if (f->t->overflow) return overflow(f);
     f->s.loss_sum += loss * (double)b->n;
     f->s.correct += (int64_t)correct;
     f->s.samples += b->n;
@@ -472,6 +494,8 @@ static void report(const fit *f, sw_fit_result *r)
         .best_epoch = f->s.best_epoch,
         .best = f->s.best,
         .skipped = f->s.skipped,
+        .overflows = f->s.overflows,
+        .loss_scale = f->t->scale,
         .early = f->early,
         .shadowed = f->shadowed,
     };

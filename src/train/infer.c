@@ -93,7 +93,8 @@ static sw_status open_all(infer *s, const char *path, const char *data, const ch
     SW_TRY(sw__about_apply(&s->about, s->data));
     SW_TRY(sw_device_open(device, &(sw_device_options){.threads = threads}, &s->device));
     SW_TRY(sw__run_check_computes(s->device));
-    const sw_trainer_options o = {.model_name = s->about.model, .outputs = s->about.outputs, .batch = 64};
+    const sw_trainer_options o = {.model_name = s->about.model, .outputs = s->about.outputs, .batch = 64,
+                                  .precision = s->about.precision};
     return sw_trainer_new(s->device, &o, &s->trainer);
 }
 

@@ -1,6 +1,7 @@
 /* preflight.c: what can be known to go wrong before the first step: the first batch, the way of the gradient, its first values.
  * Called by run.c before fit.c, or by a user's program. One forward and backward pass in a graph of its own, on the training's
  * variables, which it does not change; for a GPU on the cpu, where nothing has to be compiled. docs/checks.md has the limits. */
+#include "exec/exec.h"
 #include "graph/rules.h"
 #include "train/trainer.h"
 #include <fnmatch.h>
@@ -358,7 +359,7 @@ static sw_status run(preflight *f, const sw_batch *b, int64_t n)
     if (st == SW_OK) st = output(p, "loss", &loss);
     if (st == SW_OK && !isfinite(loss)) {
         char where[512] = "";
-        st = sw__diagnose(t, b->x, b->y, n, where, sizeof where);
+        st = sw__diagnose(t, b->x, b->y, n, 0, where, sizeof where);
         FAIL(f, SW_ERR_DIVERGED, "loss", "the loss of the first batch is %s before any step: %s",
              isnan(loss) ? "NaN" : "infinite", where);
     } else if (st == SW_OK) {
@@ -382,7 +383,7 @@ static sw_status check(preflight *f, const sw_dataset *d, const sw_batch *b)
     SW_TRY(make_graph(f, n));
     if (f->status != SW_OK) return SW_OK;
     const sw_status st = run(f, b, n);
-    if (st != SW_ERR_MEMORY) return st;
+    if (st != SW_ERR_MEMORY || !f->device->full) return st;
     find(f, SW_FINDING_NOTE, SW_OK, "memory", "there is no room beside the training to look at its first gradients");
     return SW_OK;
 }

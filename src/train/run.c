@@ -236,6 +236,11 @@ static void note_training(const run *r)
          sw_config_text(c, SW_KEY_OPTIMIZER), sw_config_number(c, SW_KEY_LR), sw_config_number(c, SW_KEY_WEIGHT_DECAY),
          schedule, warmup, (long long)sw_config_int(c, SW_KEY_BATCH_SIZE), (long long)epoch_steps(r), (long long)r->total_steps,
          sw_config_text(c, SW_KEY_PRECISION), (long long)sw_config_int(c, SW_KEY_SEED));
+    sw_precision precision = SW_PRECISION_F32;
+    char how[256];
+    sw_precision_find(sw_config_text(c, SW_KEY_PRECISION), &precision);
+    sw_precision_note(precision, plan, d, how, sizeof how);
+    if (*how) note(r, "mixed", "%s", how);
     const double planned = (double)plan->total / 1024;
     const bool small = planned < 102.4; /* which would be 0.0 MiB */
     note(r, "device", "%s %s, %s; %.1f %s planned of %.1f GiB free%s", d->id, d->name, d->compute,
@@ -341,6 +346,7 @@ static sw_status describe_model(run *r)
 {
     SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL),
                        sw_trainer_output_size(r->trainer) / r->trainer->positions, &r->about));
+    sw_precision_find(sw_config_text(r->c, SW_KEY_PRECISION), &r->about.precision);
     return sw__about_write(&r->about, &r->info);
 }
 

@@ -14,6 +14,7 @@ typedef struct sw__model_about {
     char *model; /* own copy */
     int64_t outputs, classes;
     sw_target target;
+    sw_precision precision;
     bool tokens;
     int x_rank;
     int64_t x_shape[SW_MAX_RANK];

@@ -279,6 +279,7 @@ sw_status sw__run_files_event(sw__run_files *f, const sw_event *e)
         return add_result(f, e);
     case SW_EVENT_CHECKPOINT: return SW_OK;
     case SW_EVENT_NOT_FINITE:
+    case SW_EVENT_OVERFLOW:
     case SW_EVENT_STOPPED: sw__run_files_log(f, "note    %s", e->message); return SW_OK;
     }
     return SW_OK;

@@ -163,6 +163,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
         .seed = (uint64_t)sw_config_int(c, SW_KEY_SEED),
         .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
+        .stochastic_rounding = sw_config_bool(c, SW_KEY_STOCHASTIC_ROUNDING),
         .ema = sw_config_number(c, SW_KEY_EMA),
         .swa_start = sw_config_int(c, SW_KEY_SWA_START),
         .swa_lr = sw_config_number(c, SW_KEY_SWA_LR),
@@ -170,6 +171,8 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .class_weights = l->class_weights,
         .n_class_weights = l->n_class_weights,
     };
+    if (!sw_precision_find(sw_config_text(c, SW_KEY_PRECISION), &out->precision))
+        return sw__fail(SW_ERR_ARGUMENT, "precision '%s' is not known", sw_config_text(c, SW_KEY_PRECISION));
     if (l->n_groups > 0) {
         out->optimizer.groups = l->groups;
         out->optimizer.n_groups = l->n_groups;

@@ -160,7 +160,7 @@ static void compare_machine(void *context, const sw_device *d, const sw_config *
     const sw_device_properties *const now = sw_device_info(d);
     const struct { const char *key, *what, *now; } rows[] = {{"swoop", "version of swoop", sw_version()},
                                                              {"device", "device", now->id}, {"name", "name", now->name},
-                                                             {"compute", "compute units", now->compute},
+                                                             {"compute", "way to compute", now->compute},
                                                              {"driver", "driver", now->driver}};
     char path[SW__PATH + 16];
     json_error_t error;

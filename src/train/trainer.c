@@ -2,6 +2,7 @@
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
 #include "exec/exec.h"
+#include "pass/pass.h"
 #include "nn/models.h"
 #include <math.h>
 
@@ -125,6 +126,7 @@ static sw_t named_model(const sw_trainer *t, sw_t x)
     return layers ? sw_model_layers(t->model_name + n, x, t->outputs) : sw_model_build(t->model_name, x, t->outputs);
 }
 
+/* The forward pass and, but for predictions, the loss. */
 static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
 {
     sw_graph_set_seed(g, t->o.seed);
@@ -149,17 +151,33 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     const sw_t loss = training ? training_loss(t, out, y, loss_fn) : loss_fn(out, y);
     sw_output(loss, "loss");
     if (classes) sw_output(count_correct(out, y), "correct");
-    SW_TRY(sw_graph_status(g));
-    if (mode != SW__TRAIN) return SW_OK;
-    SW_TRY(apply_optimizer(t, loss));
-    return sw__average_record(t, g, loss);
+    return sw_graph_status(g);
+}
+
+/* Types that the pass `precision` knows; SW_F32: it is not for this trainer. */
+static sw_dtype half_type(const sw_trainer *t)
+{
+    return t->o.precision == SW_PRECISION_BF16 ? SW_BF16 : t->o.precision == SW_PRECISION_F16 ? SW_F16 : SW_F32;
+}
+
+static sw_status mix(const sw_trainer *t, sw__mode mode, sw_graph **g)
+{
+    sw_graph *mixed = NULL;
+    if (half_type(t) == SW_F32) return SW_OK;
+    SW_TRY(sw__graph_autocast(*g, half_type(t), t->o.stochastic_rounding && mode == SW__TRAIN, &mixed));
+    sw_graph_free(*g);
+    *g = mixed;
+    return SW_OK;
 }
 
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out)
 {
     sw_graph *g = NULL;
     SW_TRY(sw_graph_new(&g));
-    const sw_status st = record(t, g, mode, n);
+    sw_status st = record(t, g, mode, n);
+    if (st == SW_OK) st = mix(t, mode, &g);
+    if (st == SW_OK && mode == SW__TRAIN) st = apply_optimizer(t, sw_graph_output(g, "loss"));
+    if (st == SW_OK && mode == SW__TRAIN) st = sw__average_record(t, g, sw_graph_output(g, "loss"));
     if (st != SW_OK) {
         sw_graph_free(g);
         return st;
@@ -220,6 +238,8 @@ void sw__trainer_places(const sw_trainer *t, sw__batch_program *p)
     find_scalars(p);
     p->loss = sw_program_output(p->program, "loss");
     p->correct = sw_program_output(p->program, "correct");
+    p->scale = sw_program_output(p->program, SW_OUTPUT_SCALE);
+    p->finite = sw_program_output(p->program, SW_OUTPUT_FINITE);
     p->output = sw_program_output(p->program, "output");
     p->x_elements = p->n * product(t->x_shape, t->x_rank);
     p->y_elements = p->n * product(t->y_shape, t->y_rank);
@@ -456,7 +476,13 @@ sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *corre
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(read_scalar(p->program, p->loss, loss));
     SW_TRY(read_scalar(p->program, p->correct, correct));
-    if (!isfinite(*loss)) return SW_OK;
+    double finite = 1;
+    if (p->finite >= 0) {
+        SW_TRY(read_scalar(p->program, p->finite, &finite));
+        SW_TRY(read_scalar(p->program, p->scale, &t->scale));
+    }
+    t->overflow = finite == 0 && isfinite(*loss);
+    if (!isfinite(*loss) || t->overflow) return SW_OK;
     t->step++;
     if (t->o.ema > 0) t->averaged++;
     return SW_OK;

@@ -21,6 +21,7 @@ typedef struct sw__batch_program {
     sw_program *program;
     int x, y, lr[2], bias1[2], bias2[2]; /* [1]: of groups that are late */
     int loss, correct, output;
+    int scale, finite; /* of dynamic loss scaling */
     int64_t x_elements, y_elements;
     bool averaged; /* reads the averaged weights */
     bool frozen;   /* a step of before the thaw */
@@ -57,6 +58,8 @@ struct sw_trainer {
     bool swa_now;         /* swa_start has come */
     bool from_previous;   /* resume from the checkpoint before the last */
     int64_t thawed_at;    /* step at which late groups began to be learnt; -1: not yet */
+    double scale;         /* loss scaling: what the last step used; 0: there is none */
+    bool overflow;        /* the last step's gradients were not finite though its loss was: it was skipped */
     volatile sig_atomic_t stop;
 };
 
@@ -69,7 +72,8 @@ typedef struct sw__fit_state {
     double seconds, epoch_seconds;
     double best;
     int64_t best_epoch, since_best;
-    int64_t skipped;
+    int64_t skipped;          /* steps; overflows: those of them for gradients beyond f16 */
+    int64_t overflows;
     sw_plateau plateau;
     int64_t batch;            /* that `at` counts in */
     int64_t seed;
@@ -103,7 +107,7 @@ sw_status sw__trainer_set_scalars(sw_trainer *t, sw__batch_program *p);
 int64_t sw__eval_batch(const sw_trainer *t, int64_t count); /* samples of a batch when `count` are evaluated */
 double sw__trainer_lr(const sw_trainer *t, int64_t step);
 /* A step in three: a batch is sent, the step on the last n that were sent is launched, and its counts are read: *correct
- * is 0 where there are no classes; the loss is not judged. The next batch may be sent before the counts are read. */
+ * is 0 where there are no classes; the loss is not judged, but with loss scaling t->overflow is set. The next batch may be sent before the counts are read. */
 sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n);
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);
@@ -139,7 +143,7 @@ sw_status sw__shadow(sw_trainer *t, sw_device *beside, const void *x, const void
 
 /* ---- diagnose.c ---- */
 /* Runs the step's graph again on the present (not updated) variables, node by node, and says in `message` which value
- * was the first that is not finite. */
-sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, char *message, size_t size);
+ * was the first that is not finite: of the forward pass, or, with a scale, of the gradients of loss times scale. */
+sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, double scale, char *message, size_t size);
 
 #endif

@@ -2,6 +2,7 @@
 #include "exec/exec.h"
 #include "train/trainer.h"
 #include <math.h>
+#include <stdio.h>
 
 static sw_status check_averages(const sw_trainer_options *o)
 {
@@ -51,18 +52,55 @@ static sw_status copy_class_weights(sw_trainer *t)
     return SW_OK;
 }
 
+static const char *const precisions[SW_PRECISION_COUNT] = {
+    [SW_PRECISION_F32] = "f32", [SW_PRECISION_TF32] = "tf32", [SW_PRECISION_BF16] = "bf16", [SW_PRECISION_F16] = "f16",
+};
+
+const char *sw_precision_name(sw_precision p)
+{
+    return (unsigned)p < SW_PRECISION_COUNT ? precisions[p] : NULL;
+}
+
+bool sw_precision_find(const char *name, sw_precision *out)
+{
+    for (int i = 0; name && i < SW_PRECISION_COUNT; i++) {
+        if (strcmp(name, precisions[i]) != 0) continue;
+        *out = (sw_precision)i;
+        return true;
+    }
+    return false;
+}
+
+void sw_precision_note(sw_precision p, const sw_plan *plan, const sw_device_properties *d, char *buf, size_t size)
+{
+    const char *const name = sw_precision_name(p);
+    if (size > 0) *buf = '\0';
+    if (!name || !plan || !d || (p != SW_PRECISION_BF16 && p != SW_PRECISION_F16)) return;
+    if (plan->emulated > 0)
+        snprintf(buf, size, "%s: %d of %d ops run on f32 copies, as %s has no %s arithmetic for them: that saves memory, no time",
+                 name, plan->emulated, plan->ops, d->id, name);
+    else if (strcmp(d->backend, "opencl") == 0)
+        snprintf(buf, size, "%s in memory, arithmetic in f32: that saves memory and transfers, no operations", name);
+    else
+        snprintf(buf, size, "%s products, sums in f32", name);
+}
+
 sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer **out)
 {
     if (!d || !o || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: device, options or out is NULL");
     if (!o->model == !o->model_name)
         return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: give either .model (a function) or .model_name");
     if (o->batch < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: batch is %lld", (long long)o->batch);
+    if ((unsigned)o->precision >= SW_PRECISION_COUNT)
+        return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: %d is no precision", (int)o->precision);
     sw_trainer *t = sw__calloc(1, sizeof *t);
     if (!t) return sw__no_memory(sizeof *t, "a trainer");
     t->device = sw__device_use(d);
     t->o = *o;
     t->o.optimizer = sw_optimizer_resolved(&o->optimizer);
     t->o.optimizer.skip_nonfinite = true; /* a NaN must not reach the weights: fit says where it came from */
+    if (t->o.precision != SW_PRECISION_F16) t->o.optimizer.loss_scale = 0; /* others have f32's range */
+    else if (t->o.optimizer.loss_scale <= 0) t->o.optimizer.loss_scale = 65536;
     if (t->o.batch == 0) t->o.batch = 64;
     t->schedule_lr = t->o.optimizer.lr;
     t->thawed_at = -1;

@@ -150,12 +150,30 @@ def tcn(net, x, channels, outputs, k=7):
     return net.linear(x[:, :, -1], "linear", outputs)
 
 
+def crnn(net, x, c, hidden, outputs):
+    for i, times in enumerate((1, 2, 4, 4, 8, 8, 8)):
+        n, o, k = f"cnn.conv{i}", times * c, 2 if i == 6 else 3
+        x = F.conv2d(x, net.par(n + ".weight", o, x.shape[1], k, k), net.par(n + ".bias", o), padding=0 if i == 6 else 1)
+        x = F.relu(net.bn(x, f"cnn.batchnorm{i}") if i in (2, 4, 6) else x)
+        if i < 2:
+            x = F.max_pool2d(x, 2)
+        if i in (3, 5):
+            x = F.max_pool2d(x, (2, 2), (2, 1), (0, 1))
+    x = x.squeeze(2).transpose(1, 2)
+    for i, o in enumerate((hidden, outputs)):
+        lstm = torch.nn.LSTM(x.shape[2], hidden, bidirectional=True, batch_first=True, dtype=D)
+        p = {k: net.par(f"rnn.{i}.rnn.{k}", *v.shape) for k, v in lstm.named_parameters()}
+        x = torch.func.functional_call(lstm, p, (x,))[0]
+        x = F.linear(x, net.par(f"rnn.{i}.embedding.weight", o, 2 * hidden), net.par(f"rnn.{i}.embedding.bias", o))
+    return x.reshape(-1, outputs)
+
+
 def model(name, fn, shape, training, classes=5):
     """classes 0: the loss is the squared error against the input."""
     net = Net(training)
     x = torch.from_numpy(4 * noise(key_of(name), int(np.prod(shape)))).reshape(shape)
     y = fn(net, x)
-    label = torch.arange(shape[0]) % classes if classes else None
+    label = torch.arange(y.shape[0]) % classes if classes else None
     loss = F.cross_entropy(y, label) if classes else F.mse_loss(y, x.flatten(1))
     g = torch.autograd.grad(loss, list(net.p.values()))
     out[name + ".y"], out[name + ".loss"] = y.detach().clone(), loss.detach().clone()
@@ -176,4 +194,5 @@ model("mobilenet_v2", lambda n, x: mobilenet_v2(n, x, 0.25, 5, False), (2, 3, 16
 model("mobilenet_v2_64", lambda n, x: mobilenet_v2(n, x, 0.35, 5, True), (1, 1, 65, 64), False)
 model("autoencoder", lambda n, x: autoencoder(n, x, (7, 3)), (4, 1, 3, 5), True, 0)
 model("tcn", lambda n, x: tcn(n, x, (4, 4, 5), 5), (3, 2, 19), False)
+model("crnn", lambda n, x: crnn(n, x, 3, 4, 5), (2, 1, 33, 18), True)
 save("models")

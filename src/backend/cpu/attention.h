@@ -1,5 +1,5 @@
-/* attention.h: attention on the cpu as its loops see it. Between op_attention.c, which plans, and attention_simd.c (f32),
- * attention_loops.c (f64). Layouts as in graph/attention.c: [B, T, H, D]; the last axis has stride 1. */
+/* attention.h: attention on the cpu as its loops see it. Between op_attention.c, which plans, and attention_simd.c
+ * (f32), attention_loops.c (f64). Layouts as in graph/attention.c: [B, T, H, D]; the last axis has stride 1. */
 #ifndef SW_BACKEND_CPU_ATTENTION_H
 #define SW_BACKEND_CPU_ATTENTION_H
 
@@ -36,7 +36,8 @@ static inline int64_t sw__attention_rows(sw__simd level)
 
 /* One block of rows of one head: block = row / sw__attention_rows. */
 SW__SIMD_DECLARE(void, sw__attention_forward,
-                 (const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t block, void *work));
+                 (const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t block,
+                  void *work));
 
 /* Which of the gradients a call forms. */
 typedef struct sw__attention_part {
@@ -51,7 +52,9 @@ SW__SIMD_DECLARE(void, sw__attention_backward,
 /* ---- f64, row by row --------------------------------------------------------------------------------------------- */
 
 /* work: room for `keys` doubles. The gradient: of one group of one batch, everything; dk, dv start as zeros. */
-void sw__attention_row_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t i, double *work);
-void sw__attention_group_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t group, double *work);
+void sw__attention_row_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t i,
+                           double *work);
+void sw__attention_group_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t group,
+                             double *work);
 
 #endif

@@ -46,7 +46,8 @@ static double scores(const sw__attention *a, const sw__attention_data *t, int64_
     return top;
 }
 
-void sw__attention_row_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t i, double *work)
+void sw__attention_row_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t i,
+                           double *work)
 {
     const int64_t group = h / (a->heads / a->groups), n = keys_of(a, i);
     double *const y = place_of(t->y, &a->y, b, i, h), sum = 0;
@@ -61,7 +62,8 @@ void sw__attention_row_f64(const sw__attention *a, const sw__attention_data *t, 
     ((double *)t->lse)[b * a->lse_s[0] + h * a->lse_s[1] + i * a->lse_s[2]] = offset + log(sum);
 }
 
-static void row_gradient(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t i, double *work)
+static void row_gradient(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t h, int64_t i,
+                         double *work)
 {
     const int64_t group = h / (a->heads / a->groups), n = keys_of(a, i);
     const double *const q = at_of(t->q, &a->q, b, i, h), *const dy = at_of(t->dy, &a->dy, b, i, h);
@@ -80,7 +82,8 @@ static void row_gradient(const sw__attention *a, const sw__attention_data *t, in
     }
 }
 
-void sw__attention_group_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t group, double *work)
+void sw__attention_group_f64(const sw__attention *a, const sw__attention_data *t, int64_t b, int64_t group,
+                             double *work)
 {
     const int64_t share = a->heads / a->groups;
     for (int64_t h = group * share; h < (group + 1) * share; h++)

@@ -1,8 +1,9 @@
-/* attention_simd.c: attention in f32 without the matrix of scores (Dao et al. 2022): blocks of rows against blocks of keys,
- * over the tiles of gemm_simd.c. Compiled once per instruction set. Called by op_attention.c.
+/* attention_simd.c: attention in f32 without the matrix of scores (Dao et al. 2022): blocks of rows against blocks of
+ * keys, over the tiles of gemm_simd.c. Compiled once per instruction set. Called by op_attention.c.
  *
- * A block of scores is kept by keys, s[key][row], so that maxima and sums over keys are whole vectors of rows. Where causal,
- * what lies above the diagonal is not computed: by whole vectors of rows in the scores, exactly in what is summed up. */
+ * A block of scores is kept by keys, s[key][row], so that maxima and sums over keys are whole vectors of rows. Where
+ * causal, what lies above the diagonal is not computed: by whole vectors of rows in the scores, exactly in what is
+ * summed up. */
 #include "backend/cpu/attention.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd_vec.h"
@@ -44,7 +45,8 @@ static void run_tile(const product *p, int64_t r, int rows, int64_t j, int cols)
     const int64_t whole = j + (cols + VL - 1) / VL * VL;
     if (first == last && p->add) return;
     const sw__tile t = {.a = p->a + r * p->ra + first * p->ka, .b = p->b + first * p->kb + j, .c = p->c + r * p->rc + j,
-                        .ra = p->ra, .ka = p->ka, .kb = p->kb, .rc = p->rc, .runs = 1, .run = last - first, .rows = rows,
+                        .ra = p->ra, .ka = p->ka, .kb = p->kb, .rc = p->rc, .runs = 1, .run = last - first,
+                        .rows = rows,
                         .cols = cols, .add = p->add, .narrow = whole > p->room};
     SW__SIMD_NAME(sw__tile_run)(&t);
 }
@@ -197,7 +199,8 @@ static void add_values(const block *k, int64_t key0, int64_t n)
         for (int64_t e = 0; e < k->ld_e; e++) k->sum[r * k->ld_e + e] *= f;
     }
     const product p = {.a = k->s, .ra = 1, .ka = ROWS, .b = at_of(k->t->v, &a->v, k->b, key0, k->group), .kb = a->v.t,
-                       .c = k->sum, .rc = k->ld_e, .rows = k->rows, .cols = a->e, .run = n, .room = a->e, .add = key0 > 0,
+                       .c = k->sum, .rc = k->ld_e, .rows = k->rows, .cols = a->e, .run = n, .room = a->e,
+                       .add = key0 > 0,
                        .part = a->causal ? SUMS_UP_TO : ALL, .diagonal = key0 - k->row0};
     multiply(&p);
 }
@@ -246,7 +249,8 @@ void SW__SIMD_NAME(sw__attention_forward)(const sw__attention *a, const sw__atte
 static void load_rows(block *k)
 {
     const sw__attention *const a = k->a;
-    const float *const q = at_of(k->t->q, &a->q, k->b, k->row0, k->h), *const dy = at_of(k->t->dy, &a->dy, k->b, k->row0, k->h);
+    const float *const q = at_of(k->t->q, &a->q, k->b, k->row0, k->h);
+    const float *const dy = at_of(k->t->dy, &a->dy, k->b, k->row0, k->h);
     const float *const y = at_of(k->t->y, &a->y, k->b, k->row0, k->h);
     const float *const lse = (const float *)k->t->lse + k->b * a->lse_s[0] + k->h * a->lse_s[1] + k->row0 * a->lse_s[2];
     pack_columns(q, a->q.t, k->rows, a->d, (float)a->scale, k->q_t);
@@ -268,8 +272,8 @@ static void shares(const block *k, int64_t key0, int64_t n)
     const sw__attention *const a = k->a;
     const int64_t diagonal = key0 - k->row0;
     scores(k, key0, n);
-    const product p = {.a = at_of(k->t->v, &a->v, k->b, key0, k->group), .ra = a->v.t, .ka = 1, .b = k->dy_t, .kb = ROWS,
-                       .c = k->ds, .rc = ROWS, .rows = n, .cols = k->rows, .run = a->e, .room = ROWS,
+    const product p = {.a = at_of(k->t->v, &a->v, k->b, key0, k->group), .ra = a->v.t, .ka = 1, .b = k->dy_t,
+                       .kb = ROWS, .c = k->ds, .rc = ROWS, .rows = n, .cols = k->rows, .run = a->e, .room = ROWS,
                        .part = a->causal ? COLUMNS_FROM : ALL, .diagonal = diagonal};
     multiply(&p);
     for (int64_t j = 0; j < n; j++) {
@@ -292,9 +296,11 @@ static void add_to_keys(const block *k, int64_t key0, int64_t n)
     float *const dk = (float *)k->t->dk + k->b * a->dk.b + key0 * a->dk.t + k->group * a->dk.h;
     float *const dv = (float *)k->t->dv + k->b * a->dv.b + key0 * a->dv.t + k->group * a->dv.h;
     const product to_v = {.a = k->s, .ra = ROWS, .ka = 1, .b = k->dy, .kb = k->ld_e, .c = dv, .rc = a->dv.t, .rows = n,
-                          .cols = a->e, .run = k->rows, .room = k->ld_e, .add = true, .part = part, .diagonal = diagonal};
+                          .cols = a->e, .run = k->rows, .room = k->ld_e, .add = true, .part = part,
+                          .diagonal = diagonal};
     const product to_k = {.a = k->ds, .ra = ROWS, .ka = 1, .b = k->q, .kb = k->ld_d, .c = dk, .rc = a->dk.t, .rows = n,
-                          .cols = a->d, .run = k->rows, .room = k->ld_d, .add = true, .part = part, .diagonal = diagonal};
+                          .cols = a->d, .run = k->rows, .room = k->ld_d, .add = true, .part = part,
+                          .diagonal = diagonal};
     multiply(&to_v);
     multiply(&to_k);
 }
@@ -327,8 +333,8 @@ static void backward_rows(block *k, const sw__attention_part *p)
     }
 }
 
-void SW__SIMD_NAME(sw__attention_backward)(const sw__attention *a, const sw__attention_data *t, const sw__attention_part *p,
-                                           void *work)
+void SW__SIMD_NAME(sw__attention_backward)(const sw__attention *a, const sw__attention_data *t,
+                                           const sw__attention_part *p, void *work)
 {
     block k = block_of(a, t, true, work);
     k.b = p->b;

@@ -314,11 +314,38 @@ void sw__cpu_plan_threads(sw__cpu_plan *p, double work)
     set_threads(p->threads);
 }
 
+/* Ops whose plan takes bf16 too, where oneDNN has it. */
+static const bool in_bf16[SW_OP_COUNT] = {
+    [SW_OP_MATMUL] = true, [SW_OP_DOT] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true, [SW_OP_CONV_GRAD_W] = true,
+};
+
+/* oneDNN computes in bf16 where the CPU has AVX-512; its reference code, which it falls back to, is not worth having. */
+static sw_status plan_bf16(sw__cpu_plan *p)
+{
+    const sw__cpu_plan before = *p;
+    for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
+        if (p->desc[i].dtype != SW_BF16 || p->cpu->simd != SW_SIMD_AVX512)
+            return sw__fail(SW_ERR_UNSUPPORTED, "not in bf16");
+    sw_status st = sw__cpu_ops[p->d.op].plan(p);
+    if (st == SW_OK && strncmp(p->note, "ref", 3) == 0) st = sw__fail(SW_ERR_UNSUPPORTED, "oneDNN has but %s", p->note);
+    if (st == SW_OK) return st;
+    if (p->state != NULL && p->drop != NULL) p->drop(p->state);
+    else sw__free(p->state);
+    *p = before;
+    return st;
+}
+
+static sw_status plan_half(sw__cpu_plan *p)
+{
+    const sw_status st = in_bf16[p->d.op] ? plan_bf16(p) : SW_ERR_UNSUPPORTED;
+    return st == SW_ERR_UNSUPPORTED ? sw__cpu_half_plan(p) : st;
+}
+
 static sw_status plan_named(sw__cpu_plan *p)
 {
     const int before = set_threads(p->threads);
     const sw__cpu_op *const op = &sw__cpu_ops[p->d.op];
-    const sw_status st = op->widens && sw__cpu_has_half(&p->d) ? sw__cpu_half_plan(p) : op->plan(p);
+    const sw_status st = op->widens && sw__cpu_has_half(&p->d) ? plan_half(p) : op->plan(p);
     set_threads(before);
     return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
 }

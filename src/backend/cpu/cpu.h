@@ -62,6 +62,9 @@ void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const v
 /* max(y, 0) in place; NaN stays, which is why oneDNN's own relu (NaN -> 0) is not used. */
 void sw__cpu_relu(sw__simd level, float *y, const sw__desc *d, int threads);
 
+/* The same for bf16, side by side in memory. */
+void sw__cpu_relu_bf16(uint16_t *y, const sw__desc *d, int threads);
+
 /* Threads worth starting for so much work (in elementary operations): 1 when a fork and join would cost more. */
 static inline int sw__cpu_threads(const sw__cpu *cpu, double work)
 {

@@ -232,3 +232,11 @@ void sw__cpu_relu(sw__simd level, float *y, const sw__desc *d, int threads)
             for (int64_t i = 0; i < n; i++) y[at + i * step] = y[at + i * step] < 0 ? 0 : y[at + i * step];
     }
 }
+
+/* In the bits: what has the sign and is no NaN becomes 0. */
+void sw__cpu_relu_bf16(uint16_t *y, const sw__desc *d, int threads)
+{
+    const int64_t n = sw__desc_elements(d);
+#pragma omp parallel for simd num_threads(threads) schedule(static) if (n > 20000)
+    for (int64_t i = 0; i < n; i++) y[i] = y[i] >= 0x8000u && y[i] <= 0xFF80u ? 0 : y[i];
+}

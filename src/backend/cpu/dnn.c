@@ -26,10 +26,10 @@ static md_ref ref(const md *m)
     return m->v;
 }
 
-static dnnl_status_t md_init(md *m, int rank, const dnnl_dims_t dim, const dnnl_dims_t stride)
+static dnnl_status_t md_init(md *m, dnnl_data_type_t type, int rank, const dnnl_dims_t dim, const dnnl_dims_t stride)
 {
-    return stride != NULL ? dnn->dnnl_memory_desc_create_with_strides(&m->v, rank, dim, dnnl_f32, stride)
-                          : dnn->dnnl_memory_desc_create_with_tag(&m->v, rank, dim, dnnl_f32, dnnl_format_tag_any);
+    return stride != NULL ? dnn->dnnl_memory_desc_create_with_strides(&m->v, rank, dim, type, stride)
+                          : dnn->dnnl_memory_desc_create_with_tag(&m->v, rank, dim, type, dnnl_format_tag_any);
 }
 
 static void md_free(md *m)
@@ -86,10 +86,10 @@ static md_ref ref(const md *m)
     return &m->v;
 }
 
-static dnnl_status_t md_init(md *m, int rank, const dnnl_dims_t dim, const dnnl_dims_t stride)
+static dnnl_status_t md_init(md *m, dnnl_data_type_t type, int rank, const dnnl_dims_t dim, const dnnl_dims_t stride)
 {
-    return stride != NULL ? dnn->dnnl_memory_desc_init_by_strides(&m->v, rank, dim, dnnl_f32, stride)
-                          : dnn->dnnl_memory_desc_init_by_tag(&m->v, rank, dim, dnnl_f32, dnnl_format_tag_any);
+    return stride != NULL ? dnn->dnnl_memory_desc_init_by_strides(&m->v, rank, dim, type, stride)
+                          : dnn->dnnl_memory_desc_init_by_tag(&m->v, rank, dim, type, dnnl_format_tag_any);
 }
 
 static void md_free(md *m)
@@ -254,7 +254,7 @@ static dnnl_status_t describe(md *m, const sw__desc *d, bool any, int64_t groups
         dim[rank] = d->dim[i];
         stride[rank] = d->stride[i];
     }
-    return md_init(m, rank, dim, any ? NULL : stride);
+    return md_init(m, d->dtype == SW_BF16 ? dnnl_bf16 : dnnl_f32, rank, dim, any ? NULL : stride);
 }
 
 static dnnl_status_t make_attr(dnnl_primitive_attr_t *attr)
@@ -305,7 +305,7 @@ static sw_status make_scratch(sw__dnn_job *j)
     md m;
     memset(&m, 0, sizeof m);
     const dnnl_dims_t dim = {(int64_t)((j->scratch_bytes + 3) / 4)}, stride = {1};
-    DNN_TRY(md_init(&m, 1, dim, stride), "scratchpad");
+    DNN_TRY(md_init(&m, dnnl_f32, 1, dim, stride), "scratchpad");
     const dnnl_status_t s = dnn->dnnl_memory_create(&j->scratch, ref(&m), j->dnn->engine, DNNL_MEMORY_NONE);
     md_free(&m);
     if (s != dnnl_success) return failed(s, "scratchpad");

@@ -17,7 +17,7 @@ sw_status sw__dnn_open(int simd_level, sw__dnn **out);
 void sw__dnn_close(sw__dnn *d);
 sw_status sw__dnn_version(char *buf, size_t size); /* "2.6.3", of the library that is running */
 
-/* An f32 operand: as it lies in memory (desc), which of the pointers given to sw__dnn_run is its (slot), and how the
+/* An operand of f32 or bf16 (all of a job are of one type): as it lies in memory (desc), which of the pointers given to sw__dnn_run is its (slot), and how the
  * primitive takes it: as it lies, in the strides of `want`, or in whatever format it likes best. Where that differs
  * from desc, each run pays for a reorder. */
 typedef enum sw__dnn_format { SW_DNN_AS_IT_LIES, SW_DNN_GIVEN, SW_DNN_ANY } sw__dnn_format;

@@ -1,9 +1,10 @@
-/* op_attention.c: ATTENTION and ATTENTION_GRAD: plans, and how the work is shared out. f32 by blocks (attention_simd.c), f64 by
- * rows (attention_loops.c). A thread writes nothing that another one writes, so that the number of threads decides nothing.
+/* op_attention.c: ATTENTION and ATTENTION_GRAD: plans, and how the work is shared out. f32 by blocks
+ * (attention_simd.c), f64 by rows (attention_loops.c). A thread writes nothing that another one writes, so that the
+ * number of threads decides nothing.
  *
- * The gradient goes over all blocks of scores once and adds up dq, dk and dv of one group of heads, where there are enough
- * groups for the threads; otherwise twice, for dk and dv by blocks of keys and then for dq by blocks of rows. The sums are
- * in the same order either way. */
+ * The gradient goes over all blocks of scores once and adds up dq, dk and dv of one group of heads, where there are
+ * enough groups for the threads; otherwise twice, for dk and dv by blocks of keys and then for dq by blocks of rows.
+ * The sums are in the same order either way. */
 #include "backend/cpu/attention.h"
 #include "backend/cpu/cpu.h"
 
@@ -29,9 +30,9 @@ static void roles(const sw__cpu_plan *p, attention *s)
     const bool grad = p->d.op == SW_OP_ATTENTION_GRAD;
     const int n = p->d.n_in, mask = grad ? 6 : 3;
     s->grad = grad;
-    const int forward[ROLES] = {0, 1, 2, n, n + 1, -1, n > mask ? mask : -1, -1, -1, -1};
-    const int backward[ROLES] = {0, 1, 2, 3, 4, 5, n > mask ? mask : -1, n, n + 1, n + 2};
-    memcpy(s->at, grad ? backward : forward, sizeof s->at);
+    const int in_forward[ROLES] = {0, 1, 2, n, n + 1, -1, n > mask ? mask : -1, -1, -1, -1};
+    const int in_gradient[ROLES] = {0, 1, 2, 3, 4, 5, n > mask ? mask : -1, n, n + 1, n + 2};
+    memcpy(s->at, grad ? in_gradient : in_forward, sizeof s->at);
 }
 
 static sw__attention_strides strides(const sw__desc *d)
@@ -103,7 +104,8 @@ static void forward(const sw__cpu_plan *p, const attention *s, const sw__attenti
 }
 
 /* One group of one batch at a time. */
-static void backward_groups(const sw__cpu_plan *p, const attention *s, const sw__attention_data *t, void *const *ptr, bool f64)
+static void backward_groups(const sw__cpu_plan *p, const attention *s, const sw__attention_data *t, void *const *ptr,
+                            bool f64)
 {
     const sw__attention *const a = &s->a;
     const int64_t share = a->heads / a->groups;
@@ -139,13 +141,15 @@ static void backward_keys(const sw__cpu_plan *p, const attention *s, const sw__a
 static void backward_rows(const sw__cpu_plan *p, const attention *s, const sw__attention_data *t, void *const *ptr)
 {
     const sw__attention *const a = &s->a;
-    const int64_t each = sw__attention_rows(p->cpu->simd), blocks = (a->rows + each - 1) / each, share = a->heads / a->groups;
+    const int64_t each = sw__attention_rows(p->cpu->simd), blocks = (a->rows + each - 1) / each;
+    const int64_t share = a->heads / a->groups;
     const int threads = p->threads;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
     for (int64_t i = 0; i < a->batch * a->heads * blocks; i++) {
         const int64_t h = i / blocks % a->heads, row0 = i % blocks * each;
         const sw__attention_part part = {.b = i / blocks / a->heads, .group = h / share, .head0 = h, .head1 = h + 1,
-                                         .row0 = row0, .row1 = SW_MIN(row0 + each, a->rows), .key1 = a->keys, .dq = true};
+                                         .row0 = row0, .row1 = SW_MIN(row0 + each, a->rows), .key1 = a->keys,
+                                         .dq = true};
         SW__SIMD_PICK(p->cpu->simd, sw__attention_backward)(a, t, &part, workspace(s, p, ptr));
     }
 }

@@ -121,7 +121,8 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
 {
     const conv *const s = p->state;
     SW_TRY(sw__dnn_run(s->job, ptr, ptr[p->d.n_in + 1]));
-    if (s->c.relu) sw__cpu_relu(p->cpu->simd, ptr[s->y], &p->desc[s->y], p->cpu->threads);
+    if (s->c.relu && p->desc[s->y].dtype == SW_BF16) sw__cpu_relu_bf16(ptr[s->y], &p->desc[s->y], p->cpu->threads);
+    else if (s->c.relu) sw__cpu_relu(p->cpu->simd, ptr[s->y], &p->desc[s->y], p->cpu->threads);
     return SW_OK;
 }
 
@@ -150,7 +151,9 @@ static bool some_empty(const sw__cpu_plan *p)
 
 static bool dnn_can(const sw__cpu_plan *p, const conv *s)
 {
-    return p->desc[s->x].dtype == SW_F32 && !some_empty(p) && !sw__cpu_overlaps(&p->desc[s->x]) &&
+    const uint8_t t = p->desc[s->x].dtype;
+    if (t == SW_BF16 && s->c.relu && !sw__cpu_packed(&p->desc[s->y])) return false;
+    return (t == SW_F32 || t == SW_BF16) && !some_empty(p) && !sw__cpu_overlaps(&p->desc[s->x]) &&
            !sw__cpu_overlaps(&p->desc[s->y]) && !sw__cpu_overlaps(&p->desc[s->w]) && s->c.bias_stride == 1;
 }
 
@@ -162,6 +165,10 @@ sw_status sw__cpu_conv_plan(sw__cpu_plan *p)
     p->state = s;
     p->drop = drop;
     describe(p, s);
+    if (t == SW_BF16 && dnn_can(p, s)) {
+        p->exec = exec_dnn;
+        return plan_dnn(p, s);
+    }
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
     if (dnn_can(p, s)) {

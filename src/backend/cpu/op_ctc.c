@@ -117,7 +117,8 @@ static sw_status check_one(const sw__cpu_plan *p, void *const *ptr, int in, cons
 {
     const int64_t v = int_of(p, ptr, in, i);
     if (v >= 0 && v <= most) return SW_OK;
-    return sw__fail(SW_ERR_DATA, "%s[%lld] is %lld, outside 0 to %lld", what, (long long)i, (long long)v, (long long)most);
+    return sw__fail(SW_ERR_DATA, "%s[%lld] is %lld, outside 0 to %lld", what, (long long)i, (long long)v,
+                    (long long)most);
 }
 
 static sw_status exec_ctc(sw__cpu_plan *p, void *const *ptr)
@@ -126,7 +127,8 @@ static sw_status exec_ctc(sw__cpu_plan *p, void *const *ptr)
     for (int64_t b = 0; b < s->n; b++) {
         SW_TRY(check_one(p, ptr, 2, "input_lengths", b, s->t));
         SW_TRY(check_one(p, ptr, 3, "target_lengths", b, s->s));
-        for (int64_t i = 0; i < int_of(p, ptr, 3, b); i++) SW_TRY(check_one(p, ptr, 1, "targets", b * s->s + i, s->c - 1));
+        for (int64_t i = 0; i < int_of(p, ptr, 3, b); i++)
+            SW_TRY(check_one(p, ptr, 1, "targets", b * s->s + i, s->c - 1));
     }
     const int threads = (int)s->threads;
     char *const work = ptr[6];

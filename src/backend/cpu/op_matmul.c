@@ -50,11 +50,11 @@ static void describe(const sw__op_desc *d, sw__gemm *g)
 
 /* ---- oneDNN ------------------------------------------------------------------------------------------------------ */
 
-static sw__dnn_operand operand(const sw__gemm *g, int slot, const int64_t *batch_stride, int64_t rows, int64_t cols,
+static sw__dnn_operand operand(const sw__gemm *g, uint8_t type, int slot, const int64_t *batch_stride, int64_t rows, int64_t cols,
                                int64_t rs, int64_t cs)
 {
     sw__dnn_operand o = {.slot = slot};
-    o.desc.dtype = SW_F32;
+    o.desc.dtype = type;
     o.desc.rank = (uint8_t)(g->rank + 2);
     for (int i = 0; i < g->rank; i++) {
         const bool broadcast = batch_stride[i] == 0;
@@ -79,9 +79,9 @@ static bool dnn_can(const sw__gemm *g)
 static sw_status plan_dnn(sw__cpu_plan *p, matmul *s)
 {
     const sw__gemm *const g = &s->g;
-    const sw__dnn_operand a = operand(g, 0, g->as, g->m, g->k, g->am, g->ak);
-    const sw__dnn_operand b = operand(g, 1, g->bs, g->k, g->n, g->bk, g->bn);
-    const sw__dnn_operand c = operand(g, p->d.n_in, g->cs, g->m, g->n, g->cm, g->cn);
+    const sw__dnn_operand a = operand(g, p->d.out[0].dtype, 0, g->as, g->m, g->k, g->am, g->ak);
+    const sw__dnn_operand b = operand(g, p->d.out[0].dtype, 1, g->bs, g->k, g->n, g->bk, g->bn);
+    const sw__dnn_operand c = operand(g, p->d.out[0].dtype, p->d.n_in, g->cs, g->m, g->n, g->cm, g->cn);
     sw__dnn_operand bias = {.slot = 2};
     if (g->bias) bias.desc = p->d.in[2];
     SW_TRY(sw__dnn_matmul(p->cpu->dnn, &a, &b, g->bias ? &bias : NULL, &c, &s->job));
@@ -94,7 +94,8 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
 {
     matmul *const s = p->state;
     SW_TRY(sw__dnn_run(s->job, ptr, ptr[p->d.n_in + 1]));
-    if (s->g.relu) sw__cpu_relu(p->cpu->simd, ptr[p->d.n_in], &p->d.out[0], p->cpu->threads);
+    if (s->g.relu && p->d.out[0].dtype == SW_BF16) sw__cpu_relu_bf16(ptr[p->d.n_in], &p->d.out[0], p->cpu->threads);
+    else if (s->g.relu) sw__cpu_relu(p->cpu->simd, ptr[p->d.n_in], &p->d.out[0], p->cpu->threads);
     return SW_OK;
 }
 
@@ -157,6 +158,11 @@ sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
         p->exec = exec_nothing;
         snprintf(p->note, sizeof p->note, "empty");
         return SW_OK;
+    }
+    if (t == SW_BF16 && s->g.k > 0 && dnn_can(&s->g) && (!s->g.relu || sw__cpu_packed(&p->d.out[0]))) {
+        sw__cpu_plan_threads(p, work_of(&s->g));
+        p->exec = exec_dnn;
+        return plan_dnn(p, s);
     }
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));

@@ -51,8 +51,8 @@ static void product(const struct run *x, const sw__step_matrix *m, const float *
 #include "backend/cpu/recurrent_run.h"
 
 /* Rows are cut into tiles of nearly equal height. */
-static void product(const run *x, const sw__step_matrix *m, const float *a, int64_t a_pitch, const float *bias, bool add,
-                    float *c, int64_t c_pitch)
+static void product(const run *x, const sw__step_matrix *m, const float *a, int64_t a_pitch, const float *bias,
+                    bool add, float *c, int64_t c_pitch)
 {
     const sw__simd level = x->s->level;
     const int width = width_of(level), most = sw__tile_shape_of(level).wide_rows;
@@ -64,9 +64,10 @@ static void product(const run *x, const sw__step_matrix *m, const float *a, int6
             for (int64_t i = 0; i < tiles; i++) {
                 const int64_t r0 = x->n * i / tiles, r1 = x->n * (i + 1) / tiles, n0 = j * width;
                 const sw__tile t = {.a = a + r0 * a_pitch + k0, .b = packed + (j * m->k + k0) * width,
-                                    .c = c + r0 * c_pitch + n0, .bias = bias != NULL ? bias + n0 : NULL, .ra = a_pitch,
-                                    .ka = 1, .kb = width, .rc = c_pitch, .runs = 1, .run = count, .rows = (int)(r1 - r0),
-                                    .cols = (int)SW_MIN(width, m->n - n0), .add = add || k0 > 0};
+                                    .c = c + r0 * c_pitch + n0, .bias = bias != NULL ? bias + n0 : NULL,
+                                    .ra = a_pitch, .ka = 1, .kb = width, .rc = c_pitch, .runs = 1, .run = count,
+                                    .rows = (int)(r1 - r0), .cols = (int)SW_MIN(width, m->n - n0),
+                                    .add = add || k0 > 0};
                 SW__SIMD_PICK(level, sw__tile_run)(&t);
             }
         }

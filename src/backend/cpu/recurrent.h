@@ -1,5 +1,6 @@
-/* recurrent.h: one step of one sample of lstm, gru and rnn on the cpu, forward and backward: what recurrent_rows.h defines
- * for float (recurrent_simd.c, once per instruction set) and double (op_recurrent_f64.c). Called by recurrent_run.h. */
+/* recurrent.h: one step of one sample of lstm, gru and rnn on the cpu, forward and backward: what recurrent_rows.h
+ * defines for float (recurrent_simd.c, once per instruction set) and double (op_recurrent_f64.c). Called by
+ * recurrent_run.h. */
 #ifndef SW_BACKEND_CPU_RECURRENT_H
 #define SW_BACKEND_CPU_RECURRENT_H
 
@@ -7,14 +8,15 @@
 #include "backend/cpu/simd.h"
 #include "graph/recurrent.h"
 
-/* x and hh: the input's and the state's part of the gates. h: the new state (gru: in place of the old one); c, saved: of
- * those cells that have them. */
+/* x and hh: the input's and the state's part of the gates. h: the new state (gru: in place of the old one); c, saved:
+ * of those cells that have them. */
 #define SW__CELL_FORWARD(REAL)                                                                                         \
     (const sw__recurrent *r, const REAL *x, const REAL *hh, REAL *c, REAL *h, REAL *saved)
-/* before: the cell (lstm) or state (gru) before the step. dh: what arrives at h; left is what goes to the state before it
- * beside what goes through the gates. dx, ds: gradients of x and hh. */
+/* before: the cell (lstm) or state (gru) before the step. dh: what arrives at h; left is what goes to the state before
+ * it beside what goes through the gates. dx, ds: gradients of x and hh. */
 #define SW__CELL_BACKWARD(REAL)                                                                                        \
-    (const sw__recurrent *r, const REAL *saved, const REAL *y, const REAL *before, REAL *dh, REAL *dc, REAL *dx, REAL *ds)
+    (const sw__recurrent *r, const REAL *saved, const REAL *y, const REAL *before, REAL *dh, REAL *dc, REAL *dx,       \
+     REAL *ds)
 
 typedef void sw__cell_forward_f32 SW__CELL_FORWARD(float);
 typedef void sw__cell_backward_f32 SW__CELL_BACKWARD(float);

@@ -1,8 +1,7 @@
-/* recurrent_run.h: all steps of some samples of lstm, gru or rnn on the cpu, for REAL: included by op_recurrent.c (f32) and
- * op_recurrent_f64.c, which define FORWARD, BACKWARD and
- *   product(s, matrix, packed, a, a_pitch, rows, bias, add, c, c_pitch): c = bias or c, plus a times the matrix.
- * Step s of a sample is its step s from where its direction begins, so that all samples begin together and none waits:
- * one that has ended keeps its state. */
+/* recurrent_run.h: all steps of some samples of lstm, gru or rnn on the cpu, for REAL: included by op_recurrent.c (f32)
+ * and op_recurrent_f64.c, which define FORWARD, BACKWARD and product(x, matrix, a, a_pitch, bias, add, c,
+ * c_pitch): c = bias or c, plus a times the matrix. Step s of a sample is its step s from where its direction begins,
+ * so that all samples begin together and none waits: one that has ended keeps its state. */
 
 typedef struct run {
     const sw__cpu_plan *p;

@@ -15,7 +15,8 @@ static shape shape_of(const sw__ref_call *c, int mask)
 {
     const sw__desc *const q = &c->d->in[0], *const k = &c->d->in[1], *const v = &c->d->in[2];
     shape s = { .batch = q->dim[0], .rows = q->dim[1], .keys = k->dim[1], .heads = q->dim[2], .groups = k->dim[2],
-                .d = q->dim[3], .e = v->dim[3], .scale = c->attr->attention.scale, .causal = c->attr->attention.causal };
+                .d = q->dim[3], .e = v->dim[3], .scale = c->attr->attention.scale,
+                .causal = c->attr->attention.causal };
     if (c->d->n_in > mask) {
         s.mask = c->in[mask];
         s.mask_desc = &c->d->in[mask];
@@ -28,8 +29,9 @@ typedef struct row { int64_t b, h, i, g; } row;
 
 static int64_t in_q(const shape *s, const row *p) { return ((p->b * s->rows + p->i) * s->heads + p->h) * s->d; }
 static int64_t in_y(const shape *s, const row *p) { return ((p->b * s->rows + p->i) * s->heads + p->h) * s->e; }
-static int64_t in_k(const shape *s, const row *p, int64_t j) { return ((p->b * s->keys + j) * s->groups + p->g) * s->d; }
-static int64_t in_v(const shape *s, const row *p, int64_t j) { return ((p->b * s->keys + j) * s->groups + p->g) * s->e; }
+static int64_t key(const shape *s, const row *p, int64_t j) { return (p->b * s->keys + j) * s->groups + p->g; }
+static int64_t in_k(const shape *s, const row *p, int64_t j) { return key(s, p, j) * s->d; }
+static int64_t in_v(const shape *s, const row *p, int64_t j) { return key(s, p, j) * s->e; }
 static int64_t in_lse(const shape *s, const row *p) { return (p->b * s->heads + p->h) * s->rows + p->i; }
 
 static double score(const shape *s, const row *p, const double *q, const double *k, int64_t j)
@@ -47,7 +49,8 @@ static double score(const shape *s, const row *p, const double *q, const double 
 }
 
 /* Visits every row. */
-static void each_row(const shape *s, void (*visit)(const sw__ref_call *c, const shape *s, const row *p), const sw__ref_call *c)
+static void each_row(const shape *s, void (*visit)(const sw__ref_call *c, const shape *s, const row *p),
+                     const sw__ref_call *c)
 {
     for (int64_t b = 0; b < s->batch; b++)
         for (int64_t h = 0; h < s->heads; h++)

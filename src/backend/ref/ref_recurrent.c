@@ -1,4 +1,4 @@
-/* ref_recurrent.c: lstm, gru, rnn and their gradients, and CTC loss, from their definitions. See ref.h for the rules. */
+/* ref_recurrent.c: lstm, gru, rnn and their gradients, and CTC loss, from their definitions. Rules: ref.h. */
 #include "backend/ref/ref.h"
 
 #include "graph/recurrent.h"
@@ -68,7 +68,8 @@ static void gru_cell(const sw__recurrent *r, const double *x, const double *hh, 
 
 static void rnn_cell(const sw__recurrent *r, const double *x, const double *hh, double *h)
 {
-    for (int64_t j = 0; j < r->hidden; j++) h[j] = r->relu ? sw__ref_act(SW_ACT_RELU, x[j] + hh[j]) : tanh(x[j] + hh[j]);
+    for (int64_t j = 0; j < r->hidden; j++)
+        h[j] = r->relu ? sw__ref_act(SW_ACT_RELU, x[j] + hh[j]) : tanh(x[j] + hh[j]);
 }
 
 /* Step t of sample b; h and c are its state; work: room for the gates and what is projected. */
@@ -199,7 +200,8 @@ static void backward_step(const back *x)
     if (r->cell == SW_CELL_LSTM) lstm_back(x);
     else if (r->cell == SW_CELL_GRU) gru_back(x);
     else rnn_back(x);
-    for (int64_t j = 0; j < r->state; j++) x->dh[j] += column_times(x->c->in[r->weight], j, r->state, r->rows, x->state);
+    for (int64_t j = 0; j < r->state; j++)
+        x->dh[j] += column_times(x->c->in[r->weight], j, r->state, r->rows, x->state);
     const size_t bytes = (size_t)r->rows * sizeof(double);
     memcpy((double *)x->c->out[0] + at * r->rows, x->gates, bytes);
     if (r->out_dstate >= 0) memcpy((double *)x->c->out[r->out_dstate] + at * r->rows, x->state, bytes);
@@ -288,7 +290,8 @@ static double ctc_sample(const ctc *s, double *slope)
     if (total == -INFINITY) return INFINITY;
     for (int64_t t = 0; t < s->steps; t++)
         for (int64_t p = 0; p < s->places; p++)
-            slope[t * s->classes + s->label[p]] -= exp(s->alpha[t * s->places + p] + s->beta[t * s->places + p] - total);
+            slope[t * s->classes + s->label[p]] -=
+                exp(s->alpha[t * s->places + p] + s->beta[t * s->places + p] - total);
     return -total;
 }
 
@@ -319,7 +322,8 @@ sw_status sw__ref_ctc_loss(const sw__ref_call *c)
         s.places = 2 * n + 1;
         for (int64_t p = 0; p < s.places; p++) {
             label[p] = p % 2 == 0 ? c->attr->axis.axis : int_at(c, 1, b * S + p / 2);
-            if (label[p] < 0 || label[p] >= dim[2]) return sw__ref_bad_index(c, "targets", b * S + p / 2, label[p], dim[2]);
+            if (label[p] < 0 || label[p] >= dim[2])
+                return sw__ref_bad_index(c, "targets", b * S + p / 2, label[p], dim[2]);
         }
         s.x = (const double *)c->in[0] + b * dim[1] * dim[2];
         ((double *)c->out[0])[b] = ctc_sample(&s, slope + b * dim[1] * dim[2]);

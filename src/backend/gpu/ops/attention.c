@@ -1,5 +1,5 @@
-/* attention.c: plans ATTENTION and ATTENTION_GRAD: one launch of portable/attention.k forward; two backward, dq with the sums of
- * dy y by row first, then dk and dv. Nothing of the size of the scores is kept. Called by gpu_op.c. */
+/* attention.c: plans ATTENTION and ATTENTION_GRAD: one launch of portable/attention.k forward; two backward, dq with
+ * the sums of dy y by row first, then dk and dv. Nothing of the size of the scores is kept. Called by gpu_op.c. */
 #include "backend/gpu/ops/big.h"
 
 #include <stdio.h>

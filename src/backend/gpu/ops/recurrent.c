@@ -1,5 +1,5 @@
-/* recurrent.c: plans lstm, gru, rnn and their gradients: weights are packed, then a launch a step of portable/recurrent.k
- * (two with a projection). Called by gpu_op.c. */
+/* recurrent.c: plans lstm, gru, rnn and their gradients: weights are packed, then a launch a step of
+ * portable/recurrent.k (two with a projection). Called by gpu_op.c. */
 #include "backend/gpu/ops/big.h"
 #include "graph/recurrent.h"
 
@@ -73,7 +73,8 @@ static sw_status launch(const plan *x, sw__ask *a, int64_t width, int64_t s)
 }
 
 /* Weights [k, groups x columns] with these strides, as recurrent.k reads them; at_: where in the workspace. */
-static sw_status pack(plan *x, int in, int64_t k, int groups, int64_t columns, int64_t k_stride, int64_t n_stride, int64_t *at)
+static sw_status pack(plan *x, int in, int64_t k, int groups, int64_t columns, int64_t k_stride, int64_t n_stride,
+                      int64_t *at)
 {
     const int64_t pad = padded(x, columns), count = k * groups * pad;
     if (count > INT32_MAX) return sw__fail(SW_ERR_UNSUPPORTED, "too large: weights of %lld elements", (long long)count);
@@ -122,7 +123,8 @@ static sw_status forward(plan *x)
     SW_TRY(pack(x, r->weight, r->state, r->n_gates, r->hidden, 1, r->state, &x->gates_at));
     if (r->proj >= 0) {
         SW_TRY(pack(x, r->proj, r->hidden, 1, r->state, 1, r->hidden, &x->proj_at));
-        x->raw_at = sw__big_workspace(x->p, r->batch * r->hidden * (int64_t)sw_dtype_size((sw_dtype)x->p->d.out[0].dtype));
+        x->raw_at =
+            sw__big_workspace(x->p, r->batch * r->hidden * (int64_t)sw_dtype_size((sw_dtype)x->p->d.out[0].dtype));
     }
     for (int64_t s = 0; s < SW_MAX(r->steps, 1); s++) SW_TRY(forward_step(x, s)); /* without steps: the last states */
     return SW_OK;
