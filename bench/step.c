@@ -1,5 +1,6 @@
 /* step.c: one training step of a reference network, timed; the counterpart of torch_step.py, same JSON on stdout.
  *   step --model resnet18 --threads 2 [--batch 32] [--steps 30] [--warmup 10] [--init FILE] [--device cpu] [--profile]
+ *   step --list                                                                  the networks that can be built
  * A step is forward, loss, backward, update and reading the loss, on one fixed batch. --init takes the file that
  * torch_step.py --save-init writes, so that both start from the same weights and data. */
 #include <getopt.h>
@@ -24,7 +25,26 @@ static const network networks[] = {
     {"lenet", "lenet", 64, 3, {1, 28, 28}, {.kind = SW_ADAM, .lr = 1e-3}, 0},
     {"resnet18", "resnet18", 32, 3, {3, 32, 32}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0},
     {"lstm", "lstm:128,256", 32, 1, {64}, {.kind = SW_ADAM, .lr = 2e-3}, 65},
+    {"gpt", "gpt:4x4x128", 16, 1, {128},
+     {.kind = SW_ADAMW, .lr = 1e-3, .betas = {0.9, 0.99}, .weight_decay = 0.1, .decay_matrices = true}, 65},
+    {"resnet50", "resnet50", 32, 3, {3, 224, 224}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0},
 };
+
+/* Whether this library has the model. */
+static bool is_there(const network *n)
+{
+    const size_t length = strcspn(n->model, ":");
+    for (const sw_model_info *m = sw_model_list(); m->name; m++)
+        if (strlen(m->name) == length && strncmp(m->name, n->model, length) == 0) return true;
+    return false;
+}
+
+static int list(void)
+{
+    for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++)
+        if (is_there(&networks[i])) puts(networks[i].name);
+    return 0;
+}
 
 static void check(sw_status st)
 {
@@ -235,7 +255,8 @@ int main(int argc, char **argv)
     static const struct option options[] = {
         {"model", required_argument, 0, 'm'},  {"threads", required_argument, 0, 't'}, {"batch", required_argument, 0, 'b'},
         {"steps", required_argument, 0, 's'},  {"warmup", required_argument, 0, 'w'},  {"init", required_argument, 0, 'i'},
-        {"device", required_argument, 0, 'd'}, {"profile", no_argument, 0, 'p'},       {0, 0, 0, 0}};
+        {"device", required_argument, 0, 'd'}, {"profile", no_argument, 0, 'p'},       {"list", no_argument, 0, 'l'},
+        {0, 0, 0, 0}};
     bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 10};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'm')
@@ -248,10 +269,11 @@ int main(int argc, char **argv)
         if (c == 'i') b.init = optarg;
         if (c == 'd') b.device = optarg;
         if (c == 'p') b.profile = true;
+        if (c == 'l') return list();
         if (c == '?') return 2;
     }
     if (!b.net || b.steps < 1 || b.threads < 1) {
-        fprintf(stderr, "usage: step --model mlp|lenet|resnet18|lstm [--threads N] [--batch N] [--steps N] [--warmup N] "
+        fprintf(stderr, "usage: step --list | --model NAME [--threads N] [--batch N] [--steps N] [--warmup N] "
                         "[--init FILE] [--device ID] [--profile]\n");
         return 2;
     }

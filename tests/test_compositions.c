@@ -102,6 +102,14 @@ static void test_integers(void **state)
     eval(sw_flip(sw_roll(x, 1, 0), SW_AXIS(1)), SW_I64, out, 6);
     const int64_t turned[6] = { -1, 9, 9, 4, -7, 4 };
     assert_memory_equal(out, turned, sizeof turned);
+    const sw_dtype types[] = { SW_BOOL, SW_U8, SW_I32, SW_F16, SW_BF16, SW_F64 }; /* rows of any type are copied */
+    for (size_t k = 0; k < SW_COUNT(types); k++) {
+        if (k == 5 && strncmp(device_id(), "opencl", 6) == 0) break;
+        const sw_t bits = sw_cast(sw_gt(x, sw_const(g, SW_I64, 0)), types[k]); /* 1 0 1, 1 1 0 */
+        eval(sw_cast(sw_flip(bits, SW_ALL_AXES), SW_I64), SW_I64, out, 6);
+        const int64_t flipped[6] = { 0, 1, 1, 1, 0, 1 };
+        assert_memory_equal(out, flipped, sizeof flipped);
+    }
     sw_t part[4];
     assert_int_equal(sw_chunk(x, 4, 1, part), 3); /* fewer than were asked for */
     assert_int_equal(sw_chunk(x, 2, 1, part), 2);
@@ -159,6 +167,43 @@ static void test_order(void **state)
     sw_graph_free(g);
 }
 
+/* Any text is an equation or an error that says so; none is read past its end. */
+static void test_equations(void **state)
+{
+    (void)state;
+    static const char letters[] = "iijjk.,->  Az2";
+    static const int64_t shape[4] = { 3, 3, 1, 3 };
+    uint64_t random = 1;
+    int good = 0;
+    for (int n = 0; n < 5000; n++) {
+        sw_graph *g;
+        char text[16];
+        size_t length = 0;
+        for (; length < sizeof text - 1; length++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            const size_t pick = (size_t)(random >> 33) % (sizeof letters + 1);
+            if (pick >= sizeof letters - 1) break;
+            text[length] = letters[pick];
+            if (text[length] == '.' && length + 3 < sizeof text) { /* three of them as a rule */
+                text[++length] = '.';
+                text[++length] = '.';
+            }
+        }
+        char *const equation = (char *)exact_copy((uint8_t *)text, length + 1);
+        equation[length] = 0;
+        OK(sw_graph_new(&g));
+        const sw_t xs[2] = { sw_input(g, "x", SW_F32, (int)(random >> 40) % 5, shape),
+                             sw_input(g, "y", SW_F32, (int)(random >> 44) % 3, shape) };
+        const sw_t y = sw_einsum(equation, xs, 1 + (int)(random >> 50) % 2);
+        good += sw_valid(y);
+        if (!sw_valid(y) && (sw_graph_status(g) == SW_OK || !strstr(sw_error(), "einsum")))
+            fail_msg("'%s': %s", equation, sw_error());
+        sw_graph_free(g);
+        free(equation);
+    }
+    assert_true(good > 20);
+}
+
 /* A minute of sound: frames and their gradient take a few times what the frames are, and nothing has their size times
  * the window's. */
 static void test_memory(void **state)
@@ -188,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_channels), cmocka_unit_test(test_alpha), cmocka_unit_test(test_integers),
         cmocka_unit_test(test_outside),  cmocka_unit_test(test_order), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_equations),
     };
     return cmocka_run_group_tests_name("compositions", tests, NULL, NULL);
 }

@@ -266,6 +266,27 @@ static int train_here(void)
     return st == SW_OK ? 0 : 1;
 }
 
+/* A step, a convolution, and a name for a group of devices: whatever library is not needed is passed over. */
+static int use_everything(void)
+{
+    sw_device *d = NULL;
+    sw_graph *g = NULL;
+    sw_program *p = NULL;
+    sw__comm_id id;
+    const int status = train_here();
+    ok(sw_graph_new(&g));
+    const sw_t x = sw_input(g, "x", SW_F32, 4, (int64_t[]){ 1, 4, 6, 6 });
+    sw_output(sw_sum(sw_conv2d(x, 4, .kernel = 3), SW_ALL_AXES, false), "sum");
+    ok(sw_device_open("cuda:0", NULL, &d));
+    ok(sw_compile(g, d, NULL, &p));
+    ok(sw_program_run(p));
+    printf("nccl: %s\n", d->backend->comm_id(d->dev, &id) == SW_OK ? "there" : sw_error());
+    sw_program_free(p);
+    sw_device_close(d);
+    sw_graph_free(g);
+    return status;
+}
+
 static int train_second(void)
 {
     second = true;
@@ -321,6 +342,7 @@ static int dead_early(void)
 static const struct { const char *name; int (*run)(void); } modes[] = {
     { "train", train_here }, { "train-second", train_second }, { "lose", lose_here }, { "lose-checked", lose_checked },
     { "lose-op", lose_op },  { "tight", tight_here },  { "dead-early", dead_early },
+    { "everything", use_everything },
 };
 
 /* ---- in processes of their own ---------------------------------------------------------------------------------------------- */
@@ -416,14 +438,58 @@ static void test_libraries(void **state)
     expect_with("nvrtc", "OLDCUDA_VERSION=13000", 1, "does not tell which GPUs it compiles for");
     expect_with("nvrtc-lacking", "OLDCUDA_VERSION=13000", 1, "has no nvrtcGetCUBIN");
     expect("SWOOP_WITHOUT=nvrtc", "train", 1, "SWOOP_WITHOUT leaves out libnvrtc");
-    for (int without = 0; without < 8; without++) { /* what is above the driver and NVRTC may be there or not */
-        char environment[120];
-        snprintf(environment, sizeof environment, "SWOOP_WITHOUT=%s,%s,%s", without & 1 ? "nvidia-ml" : "",
-                 without & 2 ? "cublasLt" : "", without & 4 ? "cudnn" : "");
-        expect(environment, "train", 0, "good");
-    }
     expect("CUDA_VISIBLE_DEVICES=", "train", 1, "there is no device 'cuda:0'");
     expect("FAKECUDA_DRIVER=11080", "train", 1, "install a driver for CUDA 12.0 or later");
+}
+
+/* What is above the driver and NVRTC: each may be there, missing, too old or without a function. */
+static const struct { const char *without, *old, *lacking, *words[3]; } optional[] = {
+    { "cublasLt", "FAKECUDA_CUBLASLT=110000", "SWOOP_CUBLASLT_LIBRARY=libm.so.6",
+      { "cuBLASLt cannot be opened (SWOOP_WITHOUT leaves it out): install", "cuBLASLt 11.0 is too old: install",
+        "cuBLASLt has no cublasLt" } },
+    { "cudnn", "FAKECUDA_CUDNN_VERSION=90100", "SWOOP_CUDNN_LIBRARY=libm.so.6",
+      { "cuDNN cannot be opened (SWOOP_WITHOUT leaves it out): install", "cuDNN 9.1.0, but 9.8", "cuDNN has no cudnn" } },
+    { "nccl", "FAKECUDA_NCCL=21304", "SWOOP_NCCL_LIBRARY=libm.so.6",
+      { "NCCL cannot be opened (SWOOP_WITHOUT leaves it out): install", "NCCL 2.13.4 is too old: install", "NCCL has no nccl" } },
+    { "nvidia-ml", "", "", { "", "", "" } },
+};
+
+/* state[i]: 0 there, 1 missing, 2 too old, 3 lacking a function. It trains and convolves all the same, and says what is amiss. */
+static void expect_states(const int state[4])
+{
+    char environment[700] = "", without[100] = "", text[8000];
+    for (int i = 0; i < 4; i++) {
+        const size_t n = strlen(environment), w = strlen(without);
+        if (state[i] == 1) snprintf(without + w, sizeof without - w, "%s,", optional[i].without);
+        if (state[i] > 1)
+            snprintf(environment + n, sizeof environment - n, "%s ", state[i] == 2 ? optional[i].old : optional[i].lacking);
+    }
+    snprintf(environment + strlen(environment), sizeof environment - strlen(environment), "SWOOP_WITHOUT=%s", without);
+    const int status = in_process(environment, "everything", text, sizeof text);
+    if (status != 0 || strstr(text, "good") == NULL) fail_msg("%s: exit status %d: %s", environment, status, text);
+    for (int i = 0; i < 3; i++) {
+        const char *words = state[i] > 0 ? optional[i].words[state[i] - 1] : "";
+        if (i == 2 && state[i] == 0 && access(SWOOP_FAKECUDA "/libnccl.so.2", R_OK) == 0) words = "nccl: there";
+        if (i == 1 && state[i] == 2 && access(SWOOP_FAKECUDA "/libcudnn.so.9", R_OK) != 0) words = "";
+        if (strstr(text, words) == NULL) fail_msg("%s: no '%s': %s", environment, words, text);
+    }
+}
+
+/* Every combination with SWOOP_TEST_ALL=1; otherwise those of which some are missing, and each fault by itself and by all. */
+static void test_combinations(void **state)
+{
+    (void)state;
+    const bool all = getenv("SWOOP_TEST_ALL") != NULL;
+    int n = 0;
+    for (int code = 0; code < 128; code++) {
+        const int s[4] = { code % 4, code / 4 % 4, code / 16 % 4, code / 64 };
+        const bool one = (s[0] != 0) + (s[1] != 0) + (s[2] != 0) + (s[3] != 0) <= 1;
+        const bool missing = s[0] < 2 && s[1] < 2 && s[2] < 2, same = s[0] == s[1] && s[1] == s[2];
+        if (!all && !one && !missing && !same) continue;
+        expect_states(s);
+        n++;
+    }
+    print_message("%d combinations\n", n);
 }
 
 /* Every generation of GPUs; one that is newer than NVRTC, through PTX; one that is older. */
@@ -481,7 +547,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run();
     program = argv[0];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_libraries),     cmocka_unit_test(test_auto_without), cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_libraries),     cmocka_unit_test(test_combinations), cmocka_unit_test(test_auto_without), cmocka_unit_test(test_orders),
         cmocka_unit_test(test_generations),   cmocka_unit_test(test_many_devices),
         cmocka_unit_test(test_dead_tensors),  cmocka_unit_test(test_little_memory), cmocka_unit_test(test_lost_device),  cmocka_unit_test(test_each_call_fails),
     };

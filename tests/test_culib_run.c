@@ -7,6 +7,12 @@
 
 #include <sys/wait.h>
 
+/* Each so-manieth case: tests/gpu/run -q. */
+static size_t few(void)
+{
+    return getenv("SWOOP_TEST_FEW") != NULL ? 7 : 1;
+}
+
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 /* Axes [batch 0, batch 1, rows, columns]; a step of 0 is one matrix for all. */
@@ -120,7 +126,7 @@ static void one_product(bench *x, const product_case *c)
 
 static void all_products(bench *x)
 {
-    for (size_t i = 0; i < SW_COUNT(products); i++) one_product(x, &products[i]);
+    for (size_t i = 0; i < SW_COUNT(products); i += few()) one_product(x, &products[i]);
 }
 
 static void test_products(void **state)
@@ -289,7 +295,7 @@ static void one_conv(bench *x, const conv_case *c, sw__op op)
 
 static void all_convs(bench *x)
 {
-    for (size_t i = 0; i < SW_COUNT(convs); i++) {
+    for (size_t i = 0; i < SW_COUNT(convs); i += few()) {
         one_conv(x, &convs[i], SW_OP_CONV);
         one_conv(x, &convs[i], SW_OP_CONV_GRAD_X);
         one_conv(x, &convs[i], SW_OP_CONV_GRAD_W);

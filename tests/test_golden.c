@@ -226,7 +226,8 @@ static void test_gpu(void **state)
     }
     sw_device_close(d);
     double first[STEPS], again[STEPS];
-    for (size_t i = 0; i < GOLDEN_NETS; i++) {
+    const size_t n = getenv("SWOOP_TEST_FEW") ? 1 : GOLDEN_NETS; /* tests/gpu/run -q */
+    for (size_t i = 0; i < n; i++) {
         golden_case c = {&golden_nets[i], id, GPU};
         c.losses = first;
         replay(&c);

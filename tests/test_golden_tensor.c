@@ -87,6 +87,9 @@ static const sw_mel_options high_floor = { .sample_rate = 16000, .n_mels = 4, .f
     CASE(einsum_ellipsis, 2, sw_einsum("...ij,...jk->...ik", x, 2))                                                    \
     CASE(einsum_ellipsis_implicit, 2, sw_einsum("i...j,j...", x, 2))                                                   \
     CASE(einsum_ellipsis_summed, 1, sw_einsum("...i->i", x, 1))                                                        \
+    CASE(einsum_empty, 2, sw_einsum("ij,jk->ik", x, 2))                                                                \
+    CASE(einsum_no_rows, 2, sw_einsum("bij,bjk->bik", x, 2))                                                           \
+    CASE(einsum_ellipsis_one, 2, sw_einsum("...i,...i->...", x, 2))                                                    \
     CASE(einsum_size_one, 2, sw_einsum("ij,ij->i", x, 2))                                                              \
     CASE(einsum_hadamard, 2, sw_einsum("ij,ij->ij", x, 2))                                                             \
     CASE(einsum_three, 3, sw_einsum("ij,jk,kl->il", x, 3))                                                             \
@@ -118,6 +121,8 @@ static const sw_mel_options high_floor = { .sample_rate = 16000, .n_mels = 4, .f
     CASE(repeat_interleave, 1, sw_repeat_interleave(x[0], 3, -2))                                                      \
     CASE(roll, 1, sw_roll(x[0], 2, 1))                                                                                 \
     CASE(roll_back, 1, sw_roll(x[0], -13, -2))                                                                         \
+    CASE(roll_empty, 1, sw_roll(x[0], 2, 0))                                                                           \
+    CASE(flip_one, 1, sw_flip(x[0], SW_ALL_AXES))                                                                      \
     CASE(flip, 1, sw_flip(x[0], LAST_TWO))                                                                             \
     CASE(tril, 1, sw_tril(x[0], 0))                                                                                    \
     CASE(tril_up, 1, sw_tril(x[0], 2))                                                                                 \
@@ -144,6 +149,7 @@ static const sw_mel_options high_floor = { .sample_rate = 16000, .n_mels = 4, .f
     CASE(norm_empty, 1, sw_norm(x[0], 2, SW_AXIS(1), false))                                                           \
     CASE(logsumexp, 1, sw_logsumexp(x[0], SW_AXIS(1), false))                                                          \
     CASE(logsumexp_axes, 1, sw_logsumexp(x[0], LAST_TWO, true))                                                        \
+    CASE(logsumexp_empty, 1, sw_logsumexp(x[0], SW_AXIS(1), false))                                                    \
     CASE(logsumexp_far, 1, sw_logsumexp(x[0], SW_AXIS(1), false))                                                      \
     CASE(logsumexp_all_inf, 1, sw_mul_scalar(sw_logsumexp(x[0], SW_AXIS(1), false), 2))                                \
     CASE(logsumexp_inf, 1, without_gradient(sw_logsumexp(x[0], SW_AXIS(1), false), x[0]))                              \

@@ -418,7 +418,7 @@ SW_API sw_t sw_log_mel(sw_t x, sw_stft_options stft, sw_mel_options o);
 /* ---- gradients -------------------------------------------------------------------------------------------------------- */
 
 /* Appends to the graph the gradient of the scalar `loss` with respect to each of wrt[0..n). out[i] has wrt[i]'s shape; a
- * value that loss does not depend on gets zeros. Gradients of gradients work. */
+ * value that loss does not depend on gets zeros. Gradients of gradients work. A sw_const has none and is refused. */
 SW_API sw_status sw_grad(sw_t loss, const sw_t *wrt, int n, sw_t *out);
 /* The same with the gradient of `loss` (any shape) given. */
 SW_API sw_status sw_grad_from(sw_t loss, sw_t seed, const sw_t *wrt, int n, sw_t *out);

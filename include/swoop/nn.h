@@ -203,7 +203,8 @@ typedef struct sw_instance_norm_options {
     double eps;      /* 0: 1e-5 */
     double momentum; /* of the running statistics: 0: 0.1 */
     bool affine;     /* parameters weight, bias [C]; PyTorch's default: none */
-    bool track_running_stats; /* running_mean, running_var, num_batches_tracked, as batch norm's: used outside training */
+    bool track_running_stats; /* running_mean, running_var (and num_batches_tracked, never counted), used outside
+                                 training as batch norm's */
     int sw_end;
 } sw_instance_norm_options;
 /* x [N, C, spatial…] with more than one spatial element in training. */
@@ -318,7 +319,9 @@ typedef sw_t (*sw_model_fn)(sw_t x);
 typedef sw_t (*sw_loss_fn)(sw_t output, sw_t target);
 
 /* "mlp", "mlp:256,128", "lenet", "cnn:32,64", "resnet18", "gpt:4x4x128", "gpt:124m" …: builds the named model on x. outputs: number
- * of classes (or regression targets; gpt: of tokens). An unknown name or bad arguments are a sticky error with the names that exist. */
+ * of classes (or regression targets; gpt: of tokens). An unknown name or bad arguments are a sticky error with the names that exist.
+ * resnet18, 34, 50, vgg11 and mobilenet_v2 are torchvision's (vgg11: its vgg11_bn) on images of 64 pixels or more each way;
+ * on smaller ones they begin without strides: docs/decisions/091. */
 SW_API sw_t sw_model_build(const char *spec, sw_t x, int64_t outputs);
 /* Names, arguments and one line about each model; entry NULL ends the list. */
 typedef struct sw_model_info { const char *name, *arguments, *about; } sw_model_info;

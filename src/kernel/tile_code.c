@@ -111,7 +111,8 @@ uint16_t sw__operand(sw__builder *b, int block, int32_t v, int len, bool *scalar
         SW__BLK_COLS : block;
     if (b->spread[at][v]) return b->spread[at][v];
     const size_t size = p->slot[s].size;
-    const int to = block == SW__BLK_POST ? SW__LEN_COLS : SW__LEN_TILE;
+    /* A tile has at least as many elements as rows, unless it reduces over nothing: then only rows are left to read it. */
+    const int of_tile = p->cols > 0 ? SW__LEN_TILE : SW__LEN_ROWS, to = block == SW__BLK_POST ? SW__LEN_COLS : of_tile;
     const uint16_t d = new_slot(b, SW__AREA_THREAD, size, to);
     const sw__tfn *const fn = single ? b->table.move->splat : b->table.move->expand;
     sw__tile_emit(b, at, (sw__tinst){ .fn = fn[size], .d = d, .a = s, .len = (uint8_t)to, .name = single ?

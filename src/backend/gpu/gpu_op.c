@@ -1,15 +1,6 @@
 /* gpu_op.c: ops taken whole: the table of them, and their plans. Between backend.h and ops/. */
 #include "backend/gpu/tune.h"
 
-static bool is_dense(const sw__gpu *g, const sw__op_desc *d, int i)
-{
-    int64_t step = 1;
-    (void)g;
-    for (int k = d->in[i].rank - 1; k >= 0; step *= d->in[i].dim[k--])
-        if (d->in[i].dim[k] > 1 && d->in[i].stride[k] != step) return false;
-    return true;
-}
-
 /* Whoever takes it has a library for it; we have no kernels that reach other devices. */
 static sw_status all_reduce_plan(sw__gpu_plan *p)
 {
@@ -45,7 +36,7 @@ const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
     [SW_OP_EMBEDDING_GRAD] = {NULL, sw__gpu_embedding_grad_plan, NULL},
     [SW_OP_ATTENTION] = {NULL, sw__gpu_attention_plan, NULL},
     [SW_OP_ATTENTION_GRAD] = {NULL, sw__gpu_attention_plan, NULL},
-    [SW_OP_ALL_REDUCE] = {is_dense, all_reduce_plan, NULL},
+    [SW_OP_ALL_REDUCE] = {sw__gpu_dense_accepts, all_reduce_plan, NULL},
     [SW_OP_CUSTOM] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
     [SW_OP_CUSTOM_GRAD] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
 };
