@@ -203,7 +203,8 @@ typedef struct sw_instance_norm_options {
     double eps;      /* 0: 1e-5 */
     double momentum; /* of the running statistics: 0: 0.1 */
     bool affine;     /* parameters weight, bias [C]; PyTorch's default: none */
-    bool track_running_stats; /* running_mean, running_var, num_batches_tracked, as batch norm's: used outside training */
+    bool track_running_stats; /* running_mean, running_var (and num_batches_tracked, never counted), used outside
+                                 training as batch norm's */
     int sw_end;
 } sw_instance_norm_options;
 /* x [N, C, spatial…] with more than one spatial element in training. */

@@ -1,5 +1,6 @@
-/* ops_resample.c: builders of interpolation, adaptive pooling and pixel shuffling. The first two write tables, axis by axis, of
- * which elements each element of the result is made; resample.c has the op. Between swoop/graph.h and sw__node_add. */
+/* ops_resample.c: builders of interpolation, adaptive pooling and pixel shuffling. The first two write tables, axis by
+ * axis, of which elements each element of the result is made; resample.c has the op. Between swoop/graph.h and
+ * sw__node_add. */
 #include "graph/build.h"
 #include "graph/resample.h"
 
@@ -15,12 +16,15 @@ static int spatial(const char *what, sw_t x)
     bool full = true;
     for (int i = 0; i < nd; i++) full = full && sw_dim(x, i + 2) > 0;
     if (nd >= 1 && nd <= 3 && full && sw__dtype_is_float(sw_type(x))) return nd;
-    sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_SHAPE, "%s takes x [N, C, spatial…] of floats with 1 to 3 spatial axes that are "
-                 "not empty, not %s", what, sw__value_text(x.graph, x.id, text));
+    sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_SHAPE,
+                 "%s takes x [N, C, spatial…] of floats with 1 to 3 spatial axes that are "
+                 "not empty, not %s",
+                 what, sw__value_text(x.graph, x.id, text));
     return 0;
 }
 
-/* ---- adaptive pooling ---------------------------------------------------------------------------------------------- */
+/* ---- adaptive pooling ----------------------------------------------------------------------------------------------
+ */
 
 static int64_t window_start(int64_t i, int64_t n, int64_t m)
 {
@@ -47,9 +51,10 @@ static int adaptive_sizes(const char *what, sw_t x, const int64_t *size, int64_t
     for (int i = 0; i < nd; i++) {
         out[i] = size != NULL && size[i] == -1 ? sw_dim(x, i + 2) : size != NULL ? size[i] : 0;
         if (out[i] >= 1 && out[i] <= INT32_MAX) continue;
-        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT, "%s of %s: the result's size along spatial axis %d is %lld: "
-                     "give 1 or more for each axis, or -1 for what it is now", what, sw__value_text(x.graph, x.id, text), i,
-                     (long long)out[i]);
+        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT,
+                     "%s of %s: the result's size along spatial axis %d is %lld: "
+                     "give 1 or more for each axis, or -1 for what it is now",
+                     what, sw__value_text(x.graph, x.id, text), i, (long long)out[i]);
         return 0;
     }
     return nd;
@@ -73,8 +78,8 @@ static sw_t average_axis(sw_t x, int axis, int64_t m)
     return x;
 }
 
-/* The windows one after the other, all as long as the longest: a shorter one has its last element again, which a maximum
- * does not see. */
+/* The windows one after the other, all as long as the longest: a shorter one has its last element again, which a
+ * maximum does not see. */
 static sw_t windows_in_a_row(sw_t x, int axis, int64_t m, int64_t width)
 {
     const int64_t n = sw_dim(x, axis);
@@ -136,7 +141,8 @@ sw_t sw_global_max_pool(sw_t x)
     return nd > 0 ? sw_reduce_max(x, spatial_axes(nd), false) : (sw_t){ x.graph, 0 };
 }
 
-/* ---- interpolation: src = where element i of the result lies among x's ---------------------------------------------- */
+/* ---- interpolation: src = where element i of the result lies among x's ----------------------------------------------
+ */
 
 /* One axis: n elements to m; step: how far apart in x two neighbours of the result are. */
 typedef struct axis_scale {
@@ -200,21 +206,26 @@ static void cubic_taps(const axis_scale *a, sw__taps *t)
 
 static sw_t interpolate_axis(sw_t x, int axis, sw_interpolation mode, const axis_scale *a)
 {
-    static const int64_t width[] = { [SW_INTERPOLATE_NEAREST] = 1, [SW_INTERPOLATE_NEAREST_EXACT] = 1,
-                                     [SW_INTERPOLATE_LINEAR] = 2, [SW_INTERPOLATE_CUBIC] = 4 };
+    static const int64_t width[] = { [SW_INTERPOLATE_NEAREST] = 1,
+                                     [SW_INTERPOLATE_NEAREST_EXACT] = 1,
+                                     [SW_INTERPOLATE_LINEAR] = 2,
+                                     [SW_INTERPOLATE_CUBIC] = 4 };
     sw__taps t;
     if (mode == SW_INTERPOLATE_LINEAR && a->n == a->m) return x;
     if (!sw__taps_new(x.graph, a->n, a->m, width[mode], &t)) return SW_NONE;
-    if (mode == SW_INTERPOLATE_LINEAR) linear_taps(a, &t);
-    else if (mode == SW_INTERPOLATE_CUBIC) cubic_taps(a, &t);
-    else nearest_taps(a, mode == SW_INTERPOLATE_NEAREST_EXACT, &t);
+    if (mode == SW_INTERPOLATE_LINEAR)
+        linear_taps(a, &t);
+    else if (mode == SW_INTERPOLATE_CUBIC)
+        cubic_taps(a, &t);
+    else
+        nearest_taps(a, mode == SW_INTERPOLATE_NEAREST_EXACT, &t);
     x = sw__resample(x, axis, &t);
     sw__taps_free(&t);
     return x;
 }
 
-/* What the options say of one axis; false and the error recorded if that is nothing. PyTorch takes the step from a scale that
- * was given, and from the sizes otherwise. */
+/* What the options say of one axis; false and the error recorded if that is nothing. PyTorch takes the step from a
+ * scale that was given, and from the sizes otherwise. */
 static bool scale_of(sw_t x, const sw_interpolate_options *o, int i, axis_scale *a)
 {
     const int64_t n = sw_dim(x, i + 2), size = o->sizes[i] ? o->sizes[i] : o->size;
@@ -224,13 +235,16 @@ static bool scale_of(sw_t x, const sw_interpolate_options *o, int i, axis_scale 
     const bool one = (size != 0) != (scale != 0), good = size >= 0 && scale >= 0 && scale * (double)n < INT32_MAX;
     if (one && good && size == 0) a->m = (int64_t)floor((double)n * scale);
     if (!one || !good || a->m < 1 || a->m > INT32_MAX) {
-        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT, "interpolate %s: size %lld, scale %g for spatial axis %d: give "
-                     "either, and one that leaves an element or more", sw__value_text(x.graph, x.id, text), (long long)size,
-                     scale, i);
+        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT,
+                     "interpolate %s: size %lld, scale %g for spatial axis %d: give "
+                     "either, and one that leaves an element or more",
+                     sw__value_text(x.graph, x.id, text), (long long)size, scale, i);
         return false;
     }
-    if (o->align_corners) a->step = a->m > 1 ? (double)(n - 1) / (double)(a->m - 1) : 0.0;
-    else a->step = size == 0 ? 1.0 / scale : (double)n / (double)a->m;
+    if (o->align_corners)
+        a->step = a->m > 1 ? (double)(n - 1) / (double)(a->m - 1) : 0.0;
+    else
+        a->step = size == 0 ? 1.0 / scale : (double)n / (double)a->m;
     return true;
 }
 
@@ -239,7 +253,8 @@ static bool mode_fits(sw_t x, const sw_interpolate_options *o, int nd)
     char text[SW__TEXT_BYTES];
     sw__value_text(x.graph, x.id, text);
     if ((unsigned)o->mode > SW_INTERPOLATE_AREA) {
-        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT, "interpolate %s: there is no mode %d", text, (int)o->mode);
+        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT, "interpolate %s: there is no mode %d", text,
+                     (int)o->mode);
         return false;
     }
     if (o->mode == SW_INTERPOLATE_CUBIC && nd != 2) {
@@ -247,7 +262,8 @@ static bool mode_fits(sw_t x, const sw_interpolate_options *o, int nd)
         return false;
     }
     if (o->align_corners && o->mode != SW_INTERPOLATE_LINEAR && o->mode != SW_INTERPOLATE_CUBIC) {
-        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT, "interpolate %s: align_corners is for linear and cubic", text);
+        sw__op_error(x.graph, SW_OP_RESAMPLE, SW_ERR_ARGUMENT, "interpolate %s: align_corners is for linear and cubic",
+                     text);
         return false;
     }
     return true;
@@ -268,7 +284,8 @@ sw_t sw_interpolate_with(sw_t x, sw_interpolate_options o)
     return x;
 }
 
-/* ---- pixel shuffling ----------------------------------------------------------------------------------------------- */
+/* ---- pixel shuffling -----------------------------------------------------------------------------------------------
+ */
 
 /* The sizes [batch, C, H, W] of x [.., C, H, W]. */
 static bool image_sizes(const char *what, sw_t x, int64_t r, int64_t dim[4])
@@ -278,8 +295,9 @@ static bool image_sizes(const char *what, sw_t x, int64_t r, int64_t dim[4])
     if (!sw__operands(SW_OP_RESHAPE, &x, 1, &invalid)) return false;
     const int lead = sw_rank(x) - 3;
     if (lead < 0 || r < 1 || r > INT16_MAX) {
-        sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "%s by %lld of %s: it takes [.., C, H, W] and a factor of 1 or more",
-                     what, (long long)r, sw__value_text(x.graph, x.id, text));
+        sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE,
+                     "%s by %lld of %s: it takes [.., C, H, W] and a factor of 1 or more", what, (long long)r,
+                     sw__value_text(x.graph, x.id, text));
         return false;
     }
     dim[0] = sw__dims_product(sw__node_of(x)->dim, lead);
@@ -303,11 +321,14 @@ sw_t sw_pixel_shuffle(sw_t x, int64_t r)
     int64_t d[4];
     if (!image_sizes("pixel_shuffle", x, r, d)) return (sw_t){ x.graph, 0 };
     char text[SW__TEXT_BYTES];
-    if (d[1] % (r * r) != 0)
-        return sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "pixel_shuffle by %lld: the channels of %s are not a multiple "
-                            "of %lld", (long long)r, sw__value_text(x.graph, x.id, text), (long long)(r * r));
+    const int64_t square = r * r;
+    if (d[1] % square != 0)
+        return sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE,
+                            "pixel_shuffle by %lld: the channels of %s are not a multiple "
+                            "of %lld",
+                            (long long)r, sw__value_text(x.graph, x.id, text), (long long)square);
     const sw__node from = *sw__node_of(x);
-    const int64_t c = d[1] / (r * r), split[6] = { d[0], c, r, r, d[2], d[3] };
+    const int64_t c = d[1] / square, split[6] = { d[0], c, r, r, d[2], d[3] };
     const sw_t y = sw_permute(sw_reshape(x, 6, split), (int[]){ 0, 1, 4, 2, 5, 3 });
     return with_image(y, from.rank, from.dim, c, d[2] * r, d[3] * r);
 }
@@ -318,8 +339,10 @@ sw_t sw_pixel_unshuffle(sw_t x, int64_t r)
     if (!image_sizes("pixel_unshuffle", x, r, d)) return (sw_t){ x.graph, 0 };
     char text[SW__TEXT_BYTES];
     if (d[2] % r != 0 || d[3] % r != 0)
-        return sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE, "pixel_unshuffle by %lld: height and width of %s are not "
-                            "multiples of it", (long long)r, sw__value_text(x.graph, x.id, text));
+        return sw__op_error(x.graph, SW_OP_RESHAPE, SW_ERR_SHAPE,
+                            "pixel_unshuffle by %lld: height and width of %s are not "
+                            "multiples of it",
+                            (long long)r, sw__value_text(x.graph, x.id, text));
     const sw__node from = *sw__node_of(x);
     const int64_t split[6] = { d[0], d[1], d[2] / r, r, d[3] / r, r };
     const sw_t y = sw_permute(sw_reshape(x, 6, split), (int[]){ 0, 1, 3, 5, 2, 4 });

@@ -2,11 +2,12 @@
  * means than maximum and average, its positions and the way back. Between swoop/graph.h and the ops of ops_big.c. */
 #include "graph/build.h"
 
-/* ---- transposed convolution --------------------------------------------------------------------------------------- */
+/* ---- transposed convolution ---------------------------------------------------------------------------------------
+ */
 
-/* One axis: a convolution of that geometry takes `out` elements, `hi` of them padding behind, to what is there now; `extra`
- * zeros follow them. Output padding of a stride or more (a dilated kernel allows it) lies where that convolution would
- * have a further window: it comes out of the padding behind, and out of zeros where there is none. */
+/* One axis: a convolution of that geometry takes `out` elements, `hi` of them padding behind, to what is there now;
+ * `extra` zeros follow them. Output padding of a stride or more (a dilated kernel allows it) lies where that
+ * convolution would have a further window: it comes out of the padding behind, and out of zeros where there is none. */
 typedef struct transposed_axis {
     int64_t out, hi, extra;
 } transposed_axis;
@@ -19,16 +20,19 @@ static bool transposed_size(sw_t x, sw_t weight, const sw_conv_options *o, int i
     sw__value_text(x.graph, x.id, a);
     sw__value_text(x.graph, weight.id, b);
     if (n < 1 || k < 1 || o->stride[i] < 1 || o->dilation[i] < 1 || o->pad_lo[i] < 0 || o->pad_hi[i] < 0) {
-        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_ARGUMENT, "transposed convolution of %s by %s, spatial axis %d: "
-                     "input, kernel, stride %lld and dilation %lld must be at least 1 and padding %lld, %lld not negative",
-                     a, b, i, (long long)o->stride[i], (long long)o->dilation[i], (long long)o->pad_lo[i],
-                     (long long)o->pad_hi[i]);
+        sw__op_error(
+            x.graph, SW_OP_CONV_GRAD_X, SW_ERR_ARGUMENT,
+            "transposed convolution of %s by %s, spatial axis %d: "
+            "input, kernel, stride %lld and dilation %lld must be at least 1 and padding %lld, %lld not negative",
+            a, b, i, (long long)o->stride[i], (long long)o->dilation[i], (long long)o->pad_lo[i],
+            (long long)o->pad_hi[i]);
         return false;
     }
     if (more < 0 || more >= most) {
-        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_ARGUMENT, "transposed convolution of %s, spatial axis %d: output "
-                     "padding %lld must be below the stride or the dilation: 0 to %lld", a, i, (long long)more,
-                     (long long)most - 1);
+        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_ARGUMENT,
+                     "transposed convolution of %s, spatial axis %d: output "
+                     "padding %lld must be below the stride or the dilation: 0 to %lld",
+                     a, i, (long long)more, (long long)most - 1);
         return false;
     }
     int64_t full, reach;
@@ -38,8 +42,9 @@ static bool transposed_size(sw_t x, sw_t weight, const sw_conv_options *o, int i
                           o->pad_lo[i] > INT64_MAX / 4 || o->pad_hi[i] > INT64_MAX / 4;
     const int64_t size = overflow ? 0 : full + 1 + more - o->pad_lo[i] - o->pad_hi[i];
     if (size < 1) {
-        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_SHAPE, "transposed convolution of %s by %s, spatial axis %d: %s",
-                     a, b, i, overflow ? "the result is too large" : "the padding takes all there is: use less of it");
+        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_SHAPE,
+                     "transposed convolution of %s by %s, spatial axis %d: %s", a, b, i,
+                     overflow ? "the result is too large" : "the padding takes all there is: use less of it");
         return false;
     }
     const int64_t taken = more < o->stride[i] ? 0 : SW_MIN(more, o->pad_hi[i]);
@@ -55,14 +60,17 @@ static bool transposed_operands(sw_t x, sw_t weight, int64_t groups)
     sw__value_text(x.graph, weight.id, b);
     const int rank = sw_rank(x);
     if (rank < 3 || rank > 5 || sw_rank(weight) != rank) {
-        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_SHAPE, "transposed convolution takes x [N, C, spatial…] with 1 to 3 "
-                     "spatial axes and a weight [C, O/groups, kernel…] of as many; x is %s, the weight %s", a, b);
+        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_SHAPE,
+                     "transposed convolution takes x [N, C, spatial…] with 1 to 3 "
+                     "spatial axes and a weight [C, O/groups, kernel…] of as many; x is %s, the weight %s",
+                     a, b);
         return false;
     }
     if (groups < 1 || sw_dim(x, 1) % groups != 0 || sw_dim(weight, 0) != sw_dim(x, 1)) {
-        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_SHAPE, "transposed convolution of x %s by weight %s: axis 0 of the "
-                     "weight must be x's %lld channels, and groups = %lld divide them", a, b, (long long)sw_dim(x, 1),
-                     (long long)groups);
+        sw__op_error(x.graph, SW_OP_CONV_GRAD_X, SW_ERR_SHAPE,
+                     "transposed convolution of x %s by weight %s: axis 0 of the "
+                     "weight must be x's %lld channels, and groups = %lld divide them",
+                     a, b, (long long)sw_dim(x, 1), (long long)groups);
         return false;
     }
     return true;
@@ -122,7 +130,8 @@ sw_t sw_conv_transpose_op(sw_t x, sw_t weight, sw_t bias, const sw_conv_options 
     return plus_bias(sw_pad(y, none, extra, NULL, 0.0), bias);
 }
 
-/* ---- pooling by other means --------------------------------------------------------------------------------------- */
+/* ---- pooling by other means ---------------------------------------------------------------------------------------
+ */
 
 /* From the average: (average of x^p times the window's elements)^(1/p). Where that is 0 the root has no derivative, and
  * PyTorch lets no gradient through. */
@@ -137,8 +146,10 @@ sw_t sw_lp_pool_op(sw_t x, double p, const sw_pool_options *o)
         padded = padded || o->pad_lo[i] != 0 || o->pad_hi[i] != 0;
     }
     if (!(p > 0) || p > 1e6 || padded)
-        return sw__op_error(x.graph, SW_OP_AVG_POOL, SW_ERR_ARGUMENT, "lp pooling: the power %g must be above 0 and finite, and "
-                            "padding is not for it", p);
+        return sw__op_error(x.graph, SW_OP_AVG_POOL, SW_ERR_ARGUMENT,
+                            "lp pooling: the power %g must be above 0 and finite, and "
+                            "padding is not for it",
+                            p);
     const sw_t powers = p == 2 ? sw_square(x) : sw_pow(x, sw_const(x.graph, sw_type(x), p));
     const sw_t mean = sw_avg_pool_op(powers, o);
     if (!sw_valid(mean)) return mean;
@@ -164,16 +175,20 @@ static bool unpooled_size(sw_t x, const sw_pool_options *o, const int64_t *size,
     char text[SW__TEXT_BYTES];
     sw__value_text(x.graph, x.id, text);
     if (k < 1 || s < 1 || lo < 0 || hi < 0 || n < 1 || k > most || s > most || lo > most || hi > most || n > most) {
-        sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_ARGUMENT, "max_unpool of %s, spatial axis %d: input, kernel %lld and "
-                     "stride %lld must be at least 1 and padding not negative", text, i, (long long)k, (long long)s);
+        sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_ARGUMENT,
+                     "max_unpool of %s, spatial axis %d: input, kernel %lld and "
+                     "stride %lld must be at least 1 and padding not negative",
+                     text, i, (long long)k, (long long)s);
         return false;
     }
     const int64_t usual = (n - 1) * s - lo - hi + k;
     *out = size != NULL ? size[i] : usual;
     if (*out >= 1 && *out > usual - s && *out < usual + s) return true;
-    sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE, "max_unpool of %s, spatial axis %d: size %lld, but a pooling of kernel "
-                 "%lld and stride %lld gives %lld elements for more than %lld and less than %lld", text, i, (long long)*out,
-                 (long long)k, (long long)s, (long long)n, (long long)(usual - s), (long long)(usual + s));
+    sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE,
+                 "max_unpool of %s, spatial axis %d: size %lld, but a pooling of kernel "
+                 "%lld and stride %lld gives %lld elements for more than %lld and less than %lld",
+                 text, i, (long long)*out, (long long)k, (long long)s, (long long)n, (long long)(usual - s),
+                 (long long)(usual + s));
     return false;
 }
 
@@ -185,7 +200,8 @@ sw_t sw_max_unpool_op(sw_t x, sw_t indices, const sw_pool_options *o, const int6
     const sw__node from = *sw__node_of(x);
     char a[SW__TEXT_BYTES], b[SW__TEXT_BYTES];
     if (o == NULL || from.rank < 3 || from.rank > 5 || !sw__same_shape(&from, sw__node_of(indices)))
-        return sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE, "max_unpool takes x [N, C, spatial…] with 1 to 3 spatial "
+        return sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE,
+                            "max_unpool takes x [N, C, spatial…] with 1 to 3 spatial "
                             "axes, indices of its shape and the pooling's options; x is %s, the indices %s",
                             sw__value_text(x.graph, x.id, a), sw__value_text(x.graph, indices.id, b));
     int64_t to[SW_MAX_RANK] = { from.dim[0], from.dim[1] };
@@ -193,7 +209,8 @@ sw_t sw_max_unpool_op(sw_t x, sw_t indices, const sw_pool_options *o, const int6
         if (!unpooled_size(x, o, size, i, &to[i + 2])) return (sw_t){ x.graph, 0 };
     const int64_t plane[3] = { from.dim[0], from.dim[1], sw__dims_product(to + 2, from.rank - 2) };
     const int64_t flat[3] = { from.dim[0], from.dim[1], sw__dims_product(from.dim + 2, from.rank - 2) };
-    if (plane[2] < 0) return sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE, "max_unpool: the result is too large");
+    if (plane[2] < 0)
+        return sw__op_error(x.graph, SW_OP_SCATTER_SET, SW_ERR_SHAPE, "max_unpool: the result is too large");
     const sw_t zeros = sw_full(x.graph, (sw_dtype)from.dtype, 3, plane, 0.0);
     const sw_t y = sw_scatter_set(zeros, sw_reshape(indices, 3, flat), sw_reshape(x, 3, flat), 2);
     return sw_reshape(y, from.rank, to);

@@ -1,26 +1,28 @@
-/* resample.c: the op RESAMPLE: its tables, shape rule, gradient and lowering. Inputs: x, index [to, width], weight (the same, of
- * x's type), and the same two tables the other way round, [from, width']: what each element of x contributes to. So the
- * gradient is the op itself with the tables swapped, and no device has to scatter. See resample.h. */
+/* resample.c: the op RESAMPLE: its tables, shape rule, gradient and lowering. Inputs: x, index [to, width], weight (the
+ * same, of x's type), and the same two tables the other way round, [from, width']: what each element of x contributes
+ * to. So the gradient is the op itself with the tables swapped, and no device has to scatter. See resample.h. */
 #include "graph/resample.h"
 #include "graph/grad.h"
 #include "graph/infer.h"
 
-/* ---- tables ------------------------------------------------------------------------------------------------------- */
+/* ---- tables -------------------------------------------------------------------------------------------------------
+ */
 
 bool sw__taps_new(sw_graph *g, int64_t from, int64_t to, int64_t width, sw__taps *out)
 {
     int64_t n;
     *out = (sw__taps){ from, to, width, NULL, NULL };
     if (from > INT32_MAX || to > INT32_MAX || __builtin_mul_overflow(to, width, &n) || n > INT32_MAX) {
-        sw__graph_error(g, SW_ERR_SHAPE, "resampling %lld elements to %lld: an axis can have 2^31 at most", (long long)from,
-                        (long long)to);
+        sw__graph_error(g, SW_ERR_SHAPE, "resampling %lld elements to %lld: an axis can have 2^31 at most",
+                        (long long)from, (long long)to);
         return false;
     }
     out->index = sw__calloc((size_t)n + 1, sizeof *out->index);
     out->weight = sw__calloc((size_t)n + 1, sizeof *out->weight);
     if (out->index != NULL && out->weight != NULL) return true;
     sw__taps_free(out);
-    sw__graph_error(g, SW_ERR_MEMORY, "out of memory: tables to resample %lld elements to %lld", (long long)from, (long long)to);
+    sw__graph_error(g, SW_ERR_MEMORY, "out of memory: tables to resample %lld elements to %lld", (long long)from,
+                    (long long)to);
     return false;
 }
 
@@ -39,8 +41,11 @@ static bool turned(sw_graph *g, const sw__taps *t, sw__taps *out)
         sw__graph_error(g, SW_ERR_MEMORY, "out of memory: %lld counts of a resampling", (long long)t->from);
         return false;
     }
-    for (int64_t e = 0; e < t->to * t->width; e++)
-        if (t->weight[e] != 0.0) width = SW_MAX(width, ++count[t->index[e]]);
+    for (int64_t e = 0; e < t->to * t->width; e++) {
+        if (t->weight[e] == 0.0) continue;
+        const int64_t so_far = ++count[t->index[e]];
+        width = SW_MAX(width, so_far);
+    }
     memset(count, 0, (size_t)t->from * sizeof *count);
     const bool good = sw__taps_new(g, t->to, t->from, width, out);
     for (int64_t e = 0; good && e < t->to * t->width; e++) {
@@ -119,7 +124,8 @@ sw_t sw__resample(sw_t x, int axis, const sw__taps *t)
     return good ? sw__node_add(g, SW_OP_RESAMPLE, in, 5, &attr, NULL) : (sw_t){ g, 0 };
 }
 
-/* ---- the op ------------------------------------------------------------------------------------------------------- */
+/* ---- the op -------------------------------------------------------------------------------------------------------
+ */
 
 /* Inputs i and i + 1: a table of indices and one of weights, of so many rows (any number if negative). */
 static sw_status want_tables(const sw_graph *g, const sw__node *n, uint32_t i, int64_t rows)

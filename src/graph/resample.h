@@ -1,12 +1,13 @@
-/* resample.h: the op RESAMPLE: one axis of a tensor, each element of the result a weighted sum of a few elements that were
- * there. Interpolation and adaptive pooling are made of it. Between ops_resample.c, which makes the tables, and the op. */
+/* resample.h: the op RESAMPLE: one axis of a tensor, each element of the result a weighted sum of a few elements that
+ * were there. Interpolation and adaptive pooling are made of it. Between ops_resample.c, which makes the tables, and
+ * the op. */
 #ifndef SW_GRAPH_RESAMPLE_H
 #define SW_GRAPH_RESAMPLE_H
 
 #include "graph/graph.h"
 
-/* result[i] = sum over k < width of weight[i*width + k] x[index[i*width + k]], i < to, 0 <= index < from; a weight of 0 counts
- * nothing, not even if x is NaN there. */
+/* result[i] = sum over k < width of weight[i*width + k] x[index[i*width + k]], i < to, 0 <= index < from; a weight of 0
+ * counts nothing, not even if x is NaN there. */
 typedef struct sw__taps {
     int64_t from, to, width;
     int32_t *index;

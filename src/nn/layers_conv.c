@@ -55,7 +55,8 @@ static sw_t layer(const conv_kind *kind, sw_t x, const sw_conv_layer_options *o)
     int64_t fan_in = weight[1];
     for (int i = 0; i < kind->nd; i++) {
         weight[i + 2] = choose(o->kernels[i], o->kernel, 1);
-        fan_in = weight[i + 2] > INT64_MAX / fan_in ? INT64_MAX : fan_in * weight[i + 2]; /* too large a weight is refused below */
+        /* a weight too large to count is refused when it is declared */
+        fan_in = weight[i + 2] > INT64_MAX / fan_in ? INT64_MAX : fan_in * weight[i + 2];
         conv.stride[i] = choose(o->strides[i], o->stride, 1);
         conv.dilation[i] = choose(o->dilations[i], o->dilation, 1);
         conv.pad_lo[i] = conv.pad_hi[i] = choose(o->pads[i], o->pad, 0);
@@ -63,7 +64,8 @@ static sw_t layer(const conv_kind *kind, sw_t x, const sw_conv_layer_options *o)
     }
     const sw__layer_name name = sw__name_layer(g, o->name, kind->transposed ? "conv_transpose" : "conv", "weight");
     const sw_t w = sw__layer_param(g, &name, "weight", kind->nd + 2, weight, sw__fan_in_init(o->weight_init, fan_in));
-    const sw_t b = o->no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &o->channels, sw__fan_in_init(o->bias_init, fan_in));
+    const sw_init bias = sw__fan_in_init(o->bias_init, fan_in);
+    const sw_t b = o->no_bias ? SW_NONE : sw__layer_param(g, &name, "bias", 1, &o->channels, bias);
     const sw_t y = kind->transposed ? sw_conv_transpose_op(x, w, b, &conv) : sw_conv_op(x, w, b, &conv);
     return sw__layer_finish(g, y, &name);
 }

@@ -37,15 +37,16 @@ static sw_t per_channel(sw_t v, int rank)
 
 /* The statistics that stand in for a sample's own outside training. */
 typedef struct running {
-    sw_t mean, var, count;
+    sw_t mean, var;
 } running;
 
 static running running_of(sw_graph *g, const sw__layer_name *name, int64_t c)
 {
+    /* PyTorch declares it, too, and leaves it 0 */
+    sw__layer_variable(g, name, "num_batches_tracked", SW_VAR_BUFFER, SW_I64, 0, NULL, (sw_init){0});
     return (running){
         .mean = sw__layer_variable(g, name, "running_mean", SW_VAR_BUFFER, SW_F32, 1, &c, (sw_init){0}),
         .var = sw__layer_variable(g, name, "running_var", SW_VAR_BUFFER, SW_F32, 1, &c, one),
-        .count = sw__layer_variable(g, name, "num_batches_tracked", SW_VAR_BUFFER, SW_I64, 0, NULL, (sw_init){0}),
     };
 }
 
@@ -62,7 +63,6 @@ static void track(const running *r, sw_t x, double momentum)
     const sw_t now = sw_reshape(sw_mean(mean, SW_AXIS(0), false), 1, &c);
     sw_assign(r->mean, sw_add(sw_mul_scalar(r->mean, 1 - momentum), sw_mul_scalar(now, momentum)));
     sw_assign(r->var, sw_add(sw_mul_scalar(r->var, 1 - momentum), sw_mul_scalar(var, momentum)));
-    sw_assign(r->count, sw_add(r->count, sw_const(x.graph, SW_I64, 1)));
 }
 
 sw_t sw_instance_norm_with(sw_t x, sw_instance_norm_options o)

@@ -242,7 +242,7 @@ static sw_t unet_up(sw_t below, sw_t beside, int64_t channels, int64_t groups, c
 sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     const int64_t base = s->at[0], groups = s->n > 1 ? s->at[1] : 4, h = sw_dim(x, 2), w = sw_dim(x, 3);
-    if (s->n > 2 || base % groups != 0)
+    if (base % groups != 0)
         return sw__graph_error(x.graph, SW_ERR_ARGUMENT,
                                "model 'unet': after the colon come the base width and the groups of "
                                "its norms, which divide it, like unet:16,4");
