@@ -139,6 +139,10 @@ static void test_shadow(void **state)
     has(out, "shadow  2 steps beside another device: every op within its bound");
     must("train " MLP "--epochs 1 --name unseen");
     assert_int_equal(system("cmp runs/shadow/last.safetensors runs/unseen/last.safetensors"), 0);
+    must("train --model cnn:4,8 --data digits --device cpu --threads 1 --epochs 1 --precision bf16 --shadow ref:20 --name b");
+    must("train --model cnn:4,8 --data digits --device cpu --threads 1 --epochs 1 --precision f16 --shadow ref:20 --name h");
+    has(out, "shadow  1 steps beside");
+    has_not(out, "warning");
     assert_int_equal(run("train " MLP "--epochs 1 --shadow often"), 1);
     has(err, "not DEVICE:STEPS");
     assert_int_equal(run("train " MLP "--epochs 1 --shadow ref:0"), 1);

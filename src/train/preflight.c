@@ -225,6 +225,12 @@ static sw_t squares(sw_t x)
     return sw_sum(sw_mul(x, x), SW_ALL_AXES, false);
 }
 
+/* Gradients in f16 need a scale, or they are 0. */
+static double scale_of(const preflight *f)
+{
+    return f->t->o.precision == SW_PRECISION_F16 ? 1024 : 1;
+}
+
 /* Outputs: the loss; of each learnt parameter the squares of gradient and weights; the greatest value of each relu. */
 static sw_status add_outputs(preflight *f, sw_t loss)
 {
@@ -234,7 +240,7 @@ static sw_status add_outputs(preflight *f, sw_t loss)
     if (!wrt) return sw__no_memory(2 * f->n_learnt * sizeof *wrt, "the list of gradients");
     sw_t *const dx = wrt + f->n_learnt;
     for (uint32_t i = 0; i < f->n_learnt; i++) wrt[i] = sw__value(g, g->vars[f->learnt[i]].node);
-    const sw_status st = sw_grad(loss, wrt, (int)f->n_learnt, dx);
+    const sw_status st = sw_grad_from(loss, sw_const(g, sw_type(loss), scale_of(f)), wrt, (int)f->n_learnt, dx);
     g->n_assigns = g->n_outputs = 0; /* statistics and counters stay as they are */
     sw_output(loss, "loss");
     for (uint32_t i = 0; st == SW_OK && i < f->n_learnt; i++) {
@@ -304,7 +310,7 @@ static sw_status look_at_gradients(preflight *f, sw_program *p)
         SW_TRY(output(p, name, &g));
         snprintf(name, sizeof name, "w%u", i);
         SW_TRY(output(p, name, &w));
-        g = sqrt(g);
+        g = sqrt(g) / scale_of(f);
         w = sqrt(w);
         if (!isfinite(g))
             WARN(f, "gradient", "the first gradient of %s is not finite", v->name);

@@ -117,9 +117,13 @@ static sw_status device_value(const shadow *s, uint32_t id, void **out)
     *out = sw__malloc((size_t)SW_MAX(count, (int64_t)1) * 8);
     if (!*out) return sw__no_memory((size_t)count * 8, "a value of the shadow");
     if (n->op != SW_OP_CONST) return sw_program_get(s->device.program, s->output[id], wide(n), *out, count);
-    for (int64_t i = 0; i < count; i++) { /* as the device has it: 0.1 in single precision */
-        const double v = n->attr.constant.value;
-        if (wide(n) == SW_F64) ((double *)*out)[i] = n->dtype == SW_F32 ? (double)(float)v : v;
+    double rounded = n->attr.constant.value, stored; /* as the device has it: 0.1 in single precision */
+    if (wide(n) == SW_F64) {
+        sw__convert(&stored, (sw_dtype)n->dtype, &rounded, SW_F64, 1);
+        sw__convert(&rounded, SW_F64, &stored, (sw_dtype)n->dtype, 1);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        if (wide(n) == SW_F64) ((double *)*out)[i] = rounded;
         else ((int64_t *)*out)[i] = n->attr.constant.ivalue;
     }
     return SW_OK;
@@ -207,7 +211,7 @@ typedef struct pair {
     double *sums;       /* SUM: what the same op makes of magnitudes; else NULL */
     double most_in, most; /* largest magnitude of an input, of the result */
     int64_t n, k;       /* elements; of the largest input */
-    double eps;
+    double eps, tiny;   /* tiny: results that small may be flushed to 0, or have few bits */
 } pair;
 
 static double bound_of(closeness c, const pair *p, int64_t i)
@@ -215,10 +219,10 @@ static double bound_of(closeness c, const pair *p, int64_t i)
     const double y = fabs(((const double *)p->there)[i]);
     switch (c) {
     case EXACT: return 0;
-    case ROUND: return 8 * p->eps * y + 0x1p-125; /* results that small may be flushed to 0 */
-    case SUM: return (16 + 2 * sqrt((double)p->k)) * p->eps * p->sums[i] + 0x1p-125;
-    case NORM: return 4096 * p->eps * p->most + 64 * p->eps * p->most_in + 0x1p-125;
-    default: return 64 * p->eps * (y + p->most / 64) + 0x1p-125;
+    case ROUND: return 8 * p->eps * y + p->tiny;
+    case SUM: return (16 + 2 * sqrt((double)p->k)) * p->eps * (p->sums ? p->sums[i] : p->most) + p->tiny;
+    case NORM: return 4096 * p->eps * p->most + 64 * p->eps * p->most_in + p->tiny;
+    default: return 64 * p->eps * (y + p->most / 64) + p->tiny;
     }
 }
 
@@ -287,6 +291,7 @@ static sw_status run_beside(const shadow *s, uint32_t id, const sw_graph *h, sw_
     p->n = sw__node_elements(n);
     p->k = largest_operand(h, s);
     p->eps = epsilon_of(s, h, n);
+    p->tiny = p->eps == epsilon(SW_F16) ? 0x1p-23 : 0x1p-125;
     p->there = sw__malloc((size_t)p->n * 8);
     if (sums) p->sums = sw__malloc((size_t)p->n * 8);
     if (!p->there || (sums && !p->sums)) return sw__no_memory((size_t)p->n * 8, "a value of the shadow");

@@ -46,17 +46,16 @@ static void rnn_forward(int64_t H, bool relu, const REAL *restrict x, const REAL
 }
 
 static void lstm_backward(int64_t H, const REAL *restrict saved, const REAL *restrict before, REAL *restrict dh,
-                          REAL *restrict dc, REAL *restrict dx, REAL *restrict ds)
+                          REAL *restrict dc, REAL *restrict ds)
 {
     for (int64_t j = 0; j < H; j++) {
         const REAL i = saved[j], f = saved[H + j], g = saved[2 * H + j], o = saved[3 * H + j];
         const REAL tc = TANH(saved[4 * H + j]), d = dc[j] + dh[j] * o * (1 - tc * tc);
         const REAL di = d * g * i * (1 - i), df = d * before[j] * f * (1 - f), dg = d * i * (1 - g * g);
-        const REAL dout = dh[j] * tc * o * (1 - o);
-        dx[j] = ds[j] = di;
-        dx[H + j] = ds[H + j] = df;
-        dx[2 * H + j] = ds[2 * H + j] = dg;
-        dx[3 * H + j] = ds[3 * H + j] = dout;
+        ds[3 * H + j] = dh[j] * tc * o * (1 - o);
+        ds[j] = di;
+        ds[H + j] = df;
+        ds[2 * H + j] = dg;
         dc[j] = d * f;
         dh[j] = 0;
     }
@@ -96,7 +95,10 @@ void FORWARD SW__CELL_FORWARD(REAL)
 
 void BACKWARD SW__CELL_BACKWARD(REAL)
 {
-    if (r->cell == SW_CELL_LSTM) lstm_backward(r->hidden, saved, before, dh, dc, dx, ds);
+    if (r->cell == SW_CELL_LSTM) {
+        lstm_backward(r->hidden, saved, before, dh, dc, ds);
+        memcpy(dx, ds, (size_t)r->rows * sizeof *dx); /* in the loop it would be too much to become vectors */
+    }
     else if (r->cell == SW_CELL_GRU) gru_backward(r->hidden, saved, before, dh, dx, ds);
     else rnn_backward(r->hidden, r->relu, y, dh, dx, ds);
 }
