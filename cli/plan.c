@@ -127,7 +127,9 @@ static void put_title(const sw_config *c, const column *columns, int n)
     for (int i = 0; i < p->sample_rank && used < sizeof shape - 24; i++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", i > 0 ? "x" : "", (long long)p->sample_shape[i]);
     if (p->classes > 0) snprintf(classes, sizeof classes, " to %lld classes", (long long)p->classes);
-    snprintf(line, sizeof line, "%.400s: %s parameters, %s%s; a step on %lld samples, %s, %s", sw_config_text(c, SW_KEY_MODEL),
+    const char *model = sw_config_text(c, SW_KEY_MODEL);
+    if (strncmp(model, SW_LAYERS_PREFIX, strlen(SW_LAYERS_PREFIX)) == 0) model = "layers";
+    snprintf(line, sizeof line, "%.400s: %s parameters, %s%s; a step on %lld samples, %s, %s", model,
              cli_count(a, p->parameters), shape, classes, (long long)p->batch, sw_config_text(c, SW_KEY_PRECISION),
              sw_config_text(c, SW_KEY_OPTIMIZER));
     if (cli.tty_out) cli_wrap(stdout, 0, 4, cli_columns(), line);

@@ -1,6 +1,6 @@
-/* test_culib_tune.c: which of cuBLASLt's algorithms a product runs on, on the doubles of a GPU and of the library, where one is
- * made to be fast (FAKECUDA_LT_FAST): a trial finds it, later processes look it up, another version or precision asks anew,
- * and nothing is measured where that is forbidden. Each try is a process of its own. */
+/* test_culib_tune.c: which of cuBLASLt's algorithms a product runs on, on the doubles of a GPU and of the library,
+ * where one is made to be fast (FAKECUDA_LT_FAST): a trial finds it, later processes look it up, another version or
+ * precision asks anew, and nothing is measured where that is forbidden. Each try is a process of its own. */
 #include "cuda_step.h"
 
 #include "backend/gpu/tune.h"
@@ -14,7 +14,8 @@ enum { M = 128, N = 96, K = 96 }; /* just large enough for a trial */
 
 static const char *program; /* this one */
 
-/* ---- a process: one product -------------------------------------------------------------------------------------------- */
+/* ---- a process: one product
+ * -------------------------------------------------------------------------------------------- */
 
 static float number(int64_t i, int64_t j)
 {
@@ -26,7 +27,8 @@ static sw_program *product(sw_device *d, bool bias)
     sw_graph *g = NULL;
     sw_program *p = NULL;
     ok(sw_graph_new(&g));
-    sw_t c = sw_matmul(sw_input(g, "a", SW_F32, 2, (int64_t[]){ M, K }), sw_input(g, "b", SW_F32, 2, (int64_t[]){ K, N }));
+    sw_t c =
+        sw_matmul(sw_input(g, "a", SW_F32, 2, (int64_t[]){ M, K }), sw_input(g, "b", SW_F32, 2, (int64_t[]){ K, N }));
     if (bias) c = sw_relu(sw_add(c, sw_input(g, "bias", SW_F32, 1, (int64_t[]){ N })));
     sw_output(c, "c");
     ok(sw_compile(g, d, NULL, &p));
@@ -74,21 +76,26 @@ static int one(bool bias, const sw_device_options *o)
     return 0;
 }
 
-/* ---- processes ---------------------------------------------------------------------------------------------------------- */
+/* ---- processes
+ * ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct said { int measured, algorithm; char hash[20], line[300]; } said;
+typedef struct said {
+    int measured, algorithm;
+    char hash[20], line[300];
+} said;
 
 static said try(const char *cache, const char *environment, const char *mode)
 {
     char command[1500];
     said s = { .algorithm = 1 };
-    snprintf(command, sizeof command, "env SWOOP_CACHE_DIR='%.250s/%s' SWOOP_NO_TUNE=0 %.300s '%.300s' %.20s", step_folder, cache,
-             environment, program, mode);
+    snprintf(command, sizeof command, "env SWOOP_CACHE_DIR='%.250s/%s' SWOOP_NO_TUNE=0 %.300s '%.300s' %.20s",
+             step_folder, cache, environment, program, mode);
     FILE *const f = popen(command, "r"); // NOLINT(cert-env33-c): this very program
     assert_non_null(f);
     const bool got = fgets(s.line, sizeof s.line, f) != NULL;
     const int status = pclose(f);
-    if (!got || status != 0 || sscanf(s.line, "%d measured, %16s", &s.measured, s.hash) != 2) fail_msg("%s: %s", command, s.line);
+    if (!got || status != 0 || sscanf(s.line, "%d measured, %16s", &s.measured, s.hash) != 2)
+        fail_msg("%s: %s", command, s.line);
     const char *const at = strstr(s.line, "algorithm ");
     if (at != NULL) s.algorithm = (int)strtol(at + strlen("algorithm "), NULL, 10);
     assert_non_null(strstr(s.line, "cuBLASLt"));
@@ -97,7 +104,8 @@ static said try(const char *cache, const char *environment, const char *mode)
 
 static void expect(const said *s, int measured, int algorithm)
 {
-    if (s->measured != measured || s->algorithm != algorithm) fail_msg("not %d measured, algorithm %d: %s", measured, algorithm, s->line);
+    if (s->measured != measured || s->algorithm != algorithm)
+        fail_msg("not %d measured, algorithm %d: %s", measured, algorithm, s->line);
 }
 
 /* Found, kept, and used again, whatever would be fast by then; the same bits. */
@@ -124,7 +132,9 @@ static void test_fastest_is_kept(void **state)
 static void test_key(void **state)
 {
     (void)state;
-    static const struct { const char *environment, *mode; } others[] = {
+    static const struct {
+        const char *environment, *mode;
+    } others[] = {
         { "FAKECUDA_LT_FAST=3", "bias" },
         { "FAKECUDA_LT_FAST=3 FAKECUDA_CUBLASLT=130100", "product" },
         { "FAKECUDA_LT_FAST=3", "tf32" },
@@ -166,8 +176,8 @@ static void test_table(void **state)
         step_path(path, sizeof path, "table");
         FILE *const f = fopen(path, "we");
         assert_non_null(f);
-        fprintf(f, "version %d\n[cuda *]\n%d 1.0 0.5 0.0 product f32 %dx%dx%d knn cublasLt 130000 a16\n", SW__GPU_VARIANTS,
-                (number_ - 1) * SW__GPU_WAY, M, N, K);
+        fprintf(f, "version %d\n[cuda *]\n%d 1.0 0.5 0.0 product f32 %dx%dx%d knn cublasLt 130000 a16\n",
+                SW__GPU_VARIANTS, (number_ - 1) * SW__GPU_WAY, M, N, K);
         fclose(f);
         snprintf(variable, sizeof variable, "SWOOP_TUNING_TABLE='%.290s' SWOOP_NO_TUNE=1", path);
         const said s = try("table-cache", variable, "product");
@@ -186,16 +196,24 @@ static void test_command(void **state)
     expect(&all, 1, 3);
     const said later = try("command", "FAKECUDA_LT_FAST=1", "product");
     expect(&later, 0, 3);
-    snprintf(command, sizeof command, "env SWOOP_NO_TUNE=0 FAKECUDA_LT_FAST=2 SWOOP_CACHE_DIR='%.200s/run' '%.400s' tune --model mlp:128 "
+    snprintf(command, sizeof command,
+             "env SWOOP_NO_TUNE=0 FAKECUDA_LT_FAST=2 SWOOP_CACHE_DIR='%.200s/run' '%.400s' tune --model mlp:128 "
              "--data digits --device cuda:0 > '%.200s/tuned' 2>&1 && grep -q 'algorithm 2' '%.200s/tuned'",
              step_folder, SWOOP_COMMAND, step_folder, step_folder);
     if (system(command) != 0) fail_msg("%s", command);
 }
 
-static const struct { const char *name; bool bias; sw_device_options o; } modes[] = {
-    { "product", false, { .tune_seconds = 60 } },       { "bias", true, { .tune_seconds = 60 } },
-    { "tf32", false, { .tune_seconds = 60, .tf32 = true } }, { "no-tune", false, { .no_tune = true } },
-    { "hurry", false, { .tune_seconds = 1e-9 } },       { "all", false, { .tune_all = true } },
+static const struct {
+    const char *name;
+    bool bias;
+    sw_device_options o;
+} modes[] = {
+    { "product", false, { .tune_seconds = 60 } },
+    { "bias", true, { .tune_seconds = 60 } },
+    { "tf32", false, { .tune_seconds = 60, .tf32 = true } },
+    { "no-tune", false, { .no_tune = true } },
+    { "hurry", false, { .tune_seconds = 1e-9 } },
+    { "all", false, { .tune_all = true } },
 };
 
 static int set_up(void **state)

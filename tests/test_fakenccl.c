@@ -1,6 +1,7 @@
-/* test_fakenccl.c: the double of NCCL finds what it is there to find: each check has a program with the fault planted, run in
- * a process of its own, whose report is looked at; sums without fault are right, in every type, launched and replayed. Our
- * declarations of NCCL (backend/cuda/nccl.h) are compared with NVIDIA's header: what differs does not compile. */
+/* test_fakenccl.c: the double of NCCL finds what it is there to find: each check has a program with the fault planted,
+ * run in a process of its own, whose report is looked at; sums without fault are right, in every type, launched and
+ * replayed. Our declarations of NCCL (backend/cuda/nccl.h) are compared with NVIDIA's header: what differs does not
+ * compile. */
 /* needs: FAKENCCL */
 #include <nccl.h>
 
@@ -15,13 +16,15 @@ _Static_assert(sizeof(sw__nccl_id) == sizeof(ncclUniqueId), "an id");
 _Static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int), "enums");
 #define PLACE(field)                                                                                                   \
     _Static_assert(offsetof(sw__nccl_config, field) == offsetof(ncclConfig_t, field) &&                                \
-                   sizeof(((sw__nccl_config *)0)->field) == sizeof(((ncclConfig_t *)0)->field), #field);
-PLACE(size) PLACE(magic) PLACE(version) PLACE(blocking)
+                       sizeof(((sw__nccl_config *)0)->field) == sizeof(((ncclConfig_t *)0)->field),                    \
+                   #field);
+PLACE(size)
+PLACE(magic) PLACE(version) PLACE(blocking)
 #undef PLACE
 
-/* A call with arguments of our types must be one of theirs, and one through our table. */
-static SW_UNUSED int calls(const sw__nccl_api *own, void *p, const void *c, void **out, size_t n, int i, sw__nccl_id *id,
-                           sw__nccl_config *config)
+    /* A call with arguments of our types must be one of theirs, and one through our table. */
+    static SW_UNUSED int calls(const sw__nccl_api *own, void *p, const void *c, void **out, size_t n, int i,
+                               sw__nccl_id *id, sw__nccl_config *config)
 {
     ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
     int s = (int)ncclGetVersion(&i) + (int)ncclGetUniqueId((ncclUniqueId *)(void *)id);
@@ -42,7 +45,12 @@ static SW_UNUSED int calls(const sw__nccl_api *own, void *p, const void *c, void
 enum { RANKS = 2, COUNT = 100 };
 static const sw__nccl_api *nccl;
 static sw__nccl_id id;
-static struct rank { CUcontext context; CUstream s; CUdeviceptr from, to; void *comm; } r[RANKS];
+static struct rank {
+    CUcontext context;
+    CUstream s;
+    CUdeviceptr from, to;
+    void *comm;
+} r[RANKS];
 
 static void on(int rank)
 {
@@ -86,8 +94,8 @@ static void set_up_ranks(void)
 static int sum_of(int rank, size_t n, int type)
 {
     on(rank);
-    return nccl->ncclAllReduce((void *)(uintptr_t)r[rank].from, (void *)(uintptr_t)r[rank].to, n, type, SW_ncclSum, r[rank].comm,
-                               r[rank].s);
+    return nccl->ncclAllReduce((void *)(uintptr_t)r[rank].from, (void *)(uintptr_t)r[rank].to, n, type, SW_ncclSum,
+                               r[rank].comm, r[rank].s);
 }
 
 static void wait_all(void)
@@ -103,8 +111,10 @@ static void tear_down_ranks(void)
     wait_all();
     for (int i = 0; i < RANKS; i++) {
         on(i);
-        if (r[i].comm != NULL && nccl->ncclCommFinalize(r[i].comm) == 0) CHECK(nccl->ncclCommDestroy(r[i].comm) == 0);
-        else if (r[i].comm != NULL) CHECK(nccl->ncclCommAbort(r[i].comm) == 0); /* after a fault */
+        if (r[i].comm != NULL && nccl->ncclCommFinalize(r[i].comm) == 0)
+            CHECK(nccl->ncclCommDestroy(r[i].comm) == 0);
+        else if (r[i].comm != NULL)
+            CHECK(nccl->ncclCommAbort(r[i].comm) == 0); /* after a fault */
         OK(cu.cuMemFree(r[i].from));
         OK(cu.cuMemFree(r[i].to));
         OK(cu.cuStreamDestroy(r[i].s));
@@ -118,7 +128,10 @@ static void tear_down_ranks(void)
 /* 3 + 5 of each type, as bits. */
 static void every_type(void)
 {
-    static const struct { int type, size; uint64_t three, five, eight; } types[] = {
+    static const struct {
+        int type, size;
+        uint64_t three, five, eight;
+    } types[] = {
         { SW_ncclUint8, 1, 3, 5, 8 },
         { SW_ncclInt32, 4, 3, (uint32_t)-5, (uint32_t)-2 },
         { SW_ncclUint32, 4, 3, 5, 8 },
@@ -132,7 +145,8 @@ static void every_type(void)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         unsigned char host[COUNT * 8];
         for (int k = 0; k < RANKS; k++) {
-            for (int e = 0; e < COUNT; e++) memcpy(host + e * types[i].size, k ? &types[i].five : &types[i].three, (size_t)types[i].size);
+            for (int e = 0; e < COUNT; e++)
+                memcpy(host + e * types[i].size, k ? &types[i].five : &types[i].three, (size_t)types[i].size);
             on(k);
             OK(cu.cuMemcpyHtoDAsync(r[k].from, host, (size_t)(COUNT * types[i].size), r[k].s));
             CHECK(sum_of(k, COUNT, types[i].type) == 0);
@@ -141,7 +155,8 @@ static void every_type(void)
         for (int k = 0; k < RANKS; k++) {
             on(k);
             OK(cu.cuMemcpyDtoHAsync(host, r[k].to, (size_t)(COUNT * types[i].size), r[k].s));
-            for (int e = 0; e < COUNT; e++) CHECK(memcmp(host + e * types[i].size, &types[i].eight, (size_t)types[i].size) == 0);
+            for (int e = 0; e < COUNT; e++)
+                CHECK(memcmp(host + e * types[i].size, &types[i].eight, (size_t)types[i].size) == 0);
         }
     }
     tear_down_ranks();
@@ -278,8 +293,8 @@ static void others_communicator(void)
 {
     set_up_ranks();
     on(0);
-    CHECK(nccl->ncclAllReduce((void *)(uintptr_t)r[0].from, (void *)(uintptr_t)r[0].to, 1, SW_ncclFloat32, SW_ncclSum, r[1].comm,
-                              r[0].s) != 0);
+    CHECK(nccl->ncclAllReduce((void *)(uintptr_t)r[0].from, (void *)(uintptr_t)r[0].to, 1, SW_ncclFloat32, SW_ncclSum,
+                              r[1].comm, r[0].s) != 0);
     tear_down_ranks();
 }
 
@@ -338,11 +353,26 @@ static void join_badly(int rank, int ranks, bool one_device, bool other_id)
     CHECK(nccl->ncclCommInitRankConfig(&r[1].comm, ranks, id, rank, &config) == 4);
 }
 
-static void rank_twice(void) { join_badly(0, RANKS, false, false); }
-static void rank_too_high(void) { join_badly(2, RANKS, false, false); }
-static void other_size(void) { join_badly(1, 3, false, false); }
-static void device_twice(void) { join_badly(1, RANKS, true, false); }
-static void unknown_id(void) { join_badly(1, RANKS, false, true); }
+static void rank_twice(void)
+{
+    join_badly(0, RANKS, false, false);
+}
+static void rank_too_high(void)
+{
+    join_badly(2, RANKS, false, false);
+}
+static void other_size(void)
+{
+    join_badly(1, 3, false, false);
+}
+static void device_twice(void)
+{
+    join_badly(1, RANKS, true, false);
+}
+static void unknown_id(void)
+{
+    join_badly(1, RANKS, false, true);
+}
 
 static void no_config(void)
 {
@@ -355,11 +385,15 @@ static void no_config(void)
 static void test_faults(void **state)
 {
     (void)state;
-    static const struct { void (*run)(void); const char *settings, *words; } faults[] = {
+    static const struct {
+        void (*run)(void);
+        const char *settings, *words;
+    } faults[] = {
         { other_count, "", "sum 0: rank 0 has 100 f32 by op 0, rank 1 99 f32" },
         { other_type, "", "sum 0: rank 0 has 100 f32 by op 0, rank 1 100 i32" },
         { other_order, "", "sum 0: rank 0 has 10 f32 by op 0, rank 1 20 f32" },
-        { missing_rank, "FAKECUDA_NCCL_TIMEOUT=0.2", "rank 1 does not come to sum 0 (100 f32), for which rank 0 waits" },
+        { missing_rank, "FAKECUDA_NCCL_TIMEOUT=0.2",
+          "rank 1 does not come to sum 0 (100 f32), for which rank 0 waits" },
         { never_joined, "FAKECUDA_NCCL_TIMEOUT=0.2", "rank 1 of 2 never joined" },
         { after_destroy, "", "ncclAllReduce: the communicator was destroyed" },
         { destroyed_at_work, "", "ncclCommDestroy: 1 collectives are under way" },
@@ -381,8 +415,10 @@ static void test_faults(void **state)
         for (int seed = 1; seed <= 2; seed++) { /* whoever comes first names the other */
             snprintf(seeded, sizeof seeded, "%s FAKECUDA_SEED=%d", settings, seed);
             const child_result c = run_child(seeded, faults[i].run);
-            const bool either = faults[i].run == other_count || faults[i].run == other_type || faults[i].run == other_order;
-            const char *const words = either && strstr(c.text, "rank 1 has") != NULL ? "sum 0: rank 1 has" : faults[i].words;
+            const bool either =
+                faults[i].run == other_count || faults[i].run == other_type || faults[i].run == other_order;
+            const char *const words =
+                either && strstr(c.text, "rank 1 has") != NULL ? "sum 0: rank 1 has" : faults[i].words;
             if (c.code != 97 || strstr(c.text, words) == NULL)
                 fail_msg("'%s': exit code %d, signal %d: %.2000s", words, c.code, c.signal, c.text);
         }

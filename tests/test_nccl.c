@@ -1,7 +1,7 @@
-/* test_nccl.c: several devices that sum together (backend.h's collectives, NCCL), on the doubles of GPUs and NCCL: ranks are
- * threads, each with a device of its own. Sums launched, recorded and replayed in every type; gradients of two halves of a
- * batch, summed, are those of the whole; what happens where a rank is missing, sums something else, or NCCL is missing, too
- * old or fails. */
+/* test_nccl.c: several devices that sum together (backend.h's collectives, NCCL), on the doubles of GPUs and NCCL:
+ * ranks are threads, each with a device of its own. Sums launched, recorded and replayed in every type; gradients of
+ * two halves of a batch, summed, are those of the whole; what happens where a rank is missing, sums something else, or
+ * NCCL is missing, too old or fails. */
 #include "cuda_step.h"
 
 #include <pthread.h>
@@ -75,7 +75,8 @@ static sw_t sum_over_ranks(sw_t x)
     return sw__node_add(x.graph, SW_OP_ALL_REDUCE, &x, 1, NULL, NULL);
 }
 
-/* ---- sums ---------------------------------------------------------------------------------------------------------- */
+/* ---- sums ----------------------------------------------------------------------------------------------------------
+ */
 
 /* y = 2 sum(x turned) + 1: a kernel before, a copy since the sum wants dense memory, a kernel behind. */
 static sw_program *sums(sw_device *d, sw_dtype type)
@@ -109,7 +110,9 @@ static int run_sums(rank *r)
             for (int i = 0; i < ROWS * COLS; i++) {
                 const double want = 2 * (2.0 * (i % ROWS * COLS + i / ROWS + run) + 3) + 1;
                 if (y[i] != want) r->status = SW_ERR_DATA;
-                if (y[i] != want) snprintf(r->message, sizeof r->message, "%s, run %d: %g, not %g", sw_dtype_name(types[t]), run, y[i], want);
+                if (y[i] != want)
+                    snprintf(r->message, sizeof r->message, "%s, run %d: %g, not %g", sw_dtype_name(types[t]), run,
+                             y[i], want);
             }
         }
         if (step_cu(r->device)->replays == 0) r->status = SW_ERR_DATA;
@@ -147,7 +150,8 @@ static void test_one_rank(void **state)
     expect_clean();
 }
 
-/* ---- gradients of a batch in two halves ----------------------------------------------------------------------------- */
+/* ---- gradients of a batch in two halves -----------------------------------------------------------------------------
+ */
 
 enum { BATCH = 8, WIDE = 7, OUTS = 4 };
 
@@ -157,7 +161,8 @@ static sw_program *gradient(sw_device *d, int64_t rows)
     sw_graph *g = NULL;
     sw_program *p = NULL;
     ok(sw_graph_new(&g));
-    const sw_t x = sw_input(g, "x", SW_F32, 2, (int64_t[]){ rows, WIDE }), w = sw_input(g, "w", SW_F32, 2, (int64_t[]){ WIDE, OUTS });
+    const sw_t x = sw_input(g, "x", SW_F32, 2, (int64_t[]){ rows, WIDE }),
+               w = sw_input(g, "w", SW_F32, 2, (int64_t[]){ WIDE, OUTS });
     sw_t dw = { 0 };
     const sw_t loss = sw_sum(sw_square(sw_relu(sw_matmul(x, w))), SW_ALL_AXES, false);
     ok(sw_grad(loss, &w, 1, &dw));
@@ -206,7 +211,8 @@ static void test_gradients(void **state)
     expect_clean();
 }
 
-/* ---- what goes wrong, each in a process of its own ------------------------------------------------------------------- */
+/* ---- what goes wrong, each in a process of its own
+ * ------------------------------------------------------------------- */
 
 static void show(const rank *r)
 {
@@ -225,7 +231,8 @@ static int run_fewer(rank *r)
     if (r->number == 0) {
         if (sw_program_run(p) == SW_OK) snprintf(r->message, sizeof r->message, "it ran again without a communicator");
         sw_program *const alone = step_program(r->device, 8, NULL);
-        if (!(fabs(step_trained(alone, 8) - step_on_cpu(8)) < 1e-5)) snprintf(r->message, sizeof r->message, "wrong afterwards");
+        if (!(fabs(step_trained(alone, 8) - step_on_cpu(8)) < 1e-5))
+            snprintf(r->message, sizeof r->message, "wrong afterwards");
         sw_program_free(alone);
     }
     sw_program_free(p);
@@ -282,8 +289,14 @@ static int sums_here(void)
     return fake.fk_live(NULL) == 0 ? 0 : 1;
 }
 
-static const struct { const char *name; int (*run)(void); } modes[] = {
-    { "missing-step", missing_step }, { "missing-rank", missing_rank }, { "other-sums", other_sums }, { "sums", sums_here },
+static const struct {
+    const char *name;
+    int (*run)(void);
+} modes[] = {
+    { "missing-step", missing_step },
+    { "missing-rank", missing_rank },
+    { "other-sums", other_sums },
+    { "sums", sums_here },
 };
 
 static void expect(const char *environment, const char *mode, const char *words)
@@ -303,10 +316,12 @@ static void test_missing(void **state)
 {
     (void)state;
     expect("SWOOP_COMM_TIMEOUT=0.3", "missing-rank", "rank 0 of 2: ncclCommInitRankConfig: another rank did not come");
-    expect("SWOOP_COMM_TIMEOUT=1.5", "missing-step", "0: device failed: rank 0 of 2: ncclAllReduce: another rank did not come");
+    expect("SWOOP_COMM_TIMEOUT=1.5", "missing-step",
+           "0: device failed: rank 0 of 2: ncclAllReduce: another rank did not come");
     /* the library itself finds out */
-    expect("FAKECUDA_NCCL_TIMEOUT=0.3 FAKECUDA_STRICT=0", "missing-rank", "remote process exited or there was a network error (6): "
-                                                                         "rank 1 of 2 never joined");
+    expect("FAKECUDA_NCCL_TIMEOUT=0.3 FAKECUDA_STRICT=0", "missing-rank",
+           "remote process exited or there was a network error (6): "
+           "rank 1 of 2 never joined");
     expect("FAKECUDA_STRICT=0", "other-sums", "ncclAllReduce: invalid usage (5): sum 0");
 }
 
@@ -320,7 +335,8 @@ static void test_absent(void **state)
     char command[900];
     snprintf(command, sizeof command, "'%.600s' devices | grep -q '^cuda:0.*NCCL 2.28.9'", SWOOP_COMMAND);
     assert_int_equal(system(command), 0);
-    snprintf(command, sizeof command, "SWOOP_WITHOUT=nccl '%.600s' devices | grep '^cuda:0' | grep -qv NCCL", SWOOP_COMMAND);
+    snprintf(command, sizeof command, "SWOOP_WITHOUT=nccl '%.600s' devices | grep '^cuda:0' | grep -qv NCCL",
+             SWOOP_COMMAND);
     assert_int_equal(system(command), 0);
 }
 

@@ -230,7 +230,8 @@ static void check_gradients(const golden_net *net, int h, sw_device *d, sw_param
             off = fmax(off, fabs(grad[k] - (double)want[k]));
         }
         off /= fmax(sqrt(norm), 1e-3);
-        if (!(off <= halves[h].grad)) fail_msg("%s in %s: gradient of %s is %g off", net->file, sw_dtype_name(halves[h].type), v.name, off);
+        if (!(off <= halves[h].grad))
+            fail_msg("%s in %s: gradient of %s is %g off", net->file, sw_dtype_name(halves[h].type), v.name, off);
         worst = fmax(worst, off);
         free(grad);
     }
@@ -273,11 +274,12 @@ static void replay(const golden_net *net, int h, const char *device)
             continue;
         }
         if (!(e <= (s == 0 ? halves[h].first : halves[h].rest)))
-            fail_msg("%s in %s on %s: step %d: loss %.9g, not %.9g (%g)", net->file, sw_dtype_name(halves[h].type), device, s, loss,
-                     want[s], e);
+            fail_msg("%s in %s on %s: step %d: loss %.9g, not %.9g (%g)", net->file, sw_dtype_name(halves[h].type), device,
+                     s, loss, want[s], e);
         worst = fmax(worst, e);
     }
-    print_message("%s in %s on %s: losses within %.2g, %d overflows\n", net->file, sw_dtype_name(halves[h].type), device, worst, again);
+    print_message("%s in %s on %s: losses within %.2g, %d overflows\n", net->file, sw_dtype_name(halves[h].type), device,
+                  worst, again);
     sw_program_free(p);
     sw_params_free(params);
     sw_device_close(d);
@@ -465,7 +467,8 @@ static void test_overflow(void **state)
     seen s = {0};
     sw_fit_result r;
     ok(sw_trainer_fit(t, data, &(sw_fit_options){.epochs = 20, .event = watch, .context = &s}, &r));
-    print_message("%s\n%d overflows, %d steps, loss %g, scale %g\n", s.first, (int)r.overflows, (int)r.steps, r.loss, r.loss_scale);
+    print_message("%s\n%d overflows, %d steps, loss %g, scale %g\n", s.first, (int)r.overflows, (int)r.steps, r.loss,
+                  r.loss_scale);
     for (int i = 0; i < 5; i++) {
         static const char *const parts[] = {"overflow at step 1 with loss scale 1.07374e+09", "becomes 5.36871e+08", "infinite",
                                             "f16[", "at 'fc."};

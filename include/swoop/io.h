@@ -9,7 +9,7 @@
 #ifndef SWOOP_IO_H
 #define SWOOP_IO_H
 
-#include "swoop/status.h"
+#include "swoop/graph.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -89,6 +89,15 @@ typedef struct sw_text_pair {
  * type). Refuses names that repeat, are empty or are not UTF-8. SW_U32 is written as "U32". */
 SW_API sw_status sw_safetensors_write(const char *path, const sw_named_array *tensors, size_t n,
                                       const sw_text_pair *metadata, size_t n_meta);
+
+/* ---- networks ------------------------------------------------------------------------------------------------------ */
+
+/* A network as a list of layers, in JSON; a run file's `layers:` is the same in YAML (docs/layers.md):
+ *     ["flatten", {"linear": 128}, "relu", {"dropout": 0.2}, {"linear": {"features": "outputs", "name": "head"}}]
+ * outputs: what "outputs" stands for. Errors are the graph's, and say which line. As a model's name it is "layers:" and
+ * the list. */
+SW_API sw_t sw_model_layers(const char *json, sw_t x, int64_t outputs);
+#define SW_LAYERS_PREFIX "layers:"
 
 #ifdef __cplusplus
 }

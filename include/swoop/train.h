@@ -89,7 +89,8 @@ SW_API int64_t sw_trainer_steps_done(const sw_trainer *t);
 SW_API sw_status sw_trainer_profile(sw_trainer *t, sw_profile_format format, char **out);
 
 /* One training step on n samples as they come from a data set (sw_batch.x and .y); *loss may be NULL. The learning rate
- * is the schedule's at the present step. */
+ * is the schedule's at the present step. In f16 a step whose gradients overflow changes nothing but the loss scale and is not
+ * counted by sw_trainer_steps_done: the next one is the same step again. */
 SW_API sw_status sw_trainer_step(sw_trainer *t, const void *x, const void *y, int64_t n, double *loss);
 
 /* Frozen groups are learnt from now on (freeze_epochs > 0); fit does it by itself. Once: later calls do nothing. */

@@ -56,7 +56,8 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_MODEL] = {
         .info = { .name = "model", .group = "model", .type = SW_KEY_STRING, .fallback = "",
-                  .help = "network: a name with arguments (lenet, mlp:256,128, resnet18)" },
+                  .help = "network: a name with arguments (lenet, mlp:256,128, resnet18); a run file may say "
+                          "layers instead, and list them" },
     },
     [SW_KEY_INIT] = {
         .info = { .name = "init", .group = "model", .type = SW_KEY_STRING, .fallback = "default",
@@ -385,7 +386,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
 static const char *const later[] = {
     "image_size", "channels",        "target",      "normalize_target", "missing", "categorical",
     "augment",    "cache",           "shape",       "window",           "stride",
-    "grad_accum", "tensorboard", "report",           "layers",  "gpus",        "memory",
+    "grad_accum", "tensorboard", "report",           "gpus",        "memory",
 };
 
 bool sw__key_equal(const char *a, const char *b)

@@ -3,12 +3,13 @@
 #include "io/config.h"
 #include "io/json.h"
 #include "io/stream.h"
+#include "swoop/io.h"
 #include <inttypes.h>
 #ifdef SWOOP_HAVE_YAML
 #include <yaml.h>
 #endif
 
-enum { FILE_MOST = 1024 * 1024 }; /* a run file has a few hundred bytes */
+enum { FILE_MOST = 1024 * 1024, DEPTH_MOST = 64 }; /* a run file has a few hundred bytes */
 
 #ifdef SWOOP_HAVE_YAML
 typedef struct reader {
@@ -114,11 +115,92 @@ static sw_status read_value(reader *r, sw_key k)
     return st;
 }
 
+/* ---- layers: a list of lists and maps, kept as JSON --------------------------------------------------------------- */
+
+/* Is a plain scalar a number as JSON has them? */
+static bool is_json_number(const char *s)
+{
+    const char *p = s + (*s == '-');
+    const size_t whole = strspn(p, "0123456789");
+    if (whole == 0 || (whole > 1 && *p == '0')) return false;
+    p += whole;
+    if (*p == '.') {
+        const size_t part = strspn(p + 1, "0123456789");
+        if (part == 0) return false;
+        p += 1 + part;
+    }
+    if (*p == 'e' || *p == 'E') {
+        p += 1 + (p[1] == '+' || p[1] == '-');
+        const size_t power = strspn(p, "0123456789");
+        if (power == 0) return false;
+        p += power;
+    }
+    return *p == '\0';
+}
+
+static void add_scalar(const reader *r, sw__text *t)
+{
+    const char *const s = scalar(r);
+    const bool plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (plain && is_null(&r->event)) sw__text_add(t, "null");
+    else if (plain && (strcmp(s, "true") == 0 || strcmp(s, "false") == 0 || is_json_number(s))) sw__text_add(t, "%s", s);
+    else sw__json_string(t, s);
+}
+
+/* The value whose first event is the present one, to its last. */
+static sw_status add_json(reader *r, sw__text *t, int depth) // NOLINT(misc-no-recursion)
+{
+    const bool map = r->event.type == YAML_MAPPING_START_EVENT;
+    if (!map && r->event.type != YAML_SEQUENCE_START_EVENT) {
+        SW_TRY(check_scalar(r, "an option"));
+        add_scalar(r, t);
+        return SW_OK;
+    }
+    if (depth > DEPTH_MOST) return at_line(r, line_of(r), sw__fail(SW_ERR_FORMAT, "layers are nested more than %d deep", DEPTH_MOST));
+    const yaml_event_type_t end = map ? YAML_MAPPING_END_EVENT : YAML_SEQUENCE_END_EVENT;
+    sw__text_add(t, map ? "{" : "[");
+    for (size_t n = 0;; n++) {
+        SW_TRY(next(r));
+        if (r->event.type == end) break;
+        if (n > 0) sw__text_add(t, ", ");
+        if (map) {
+            SW_TRY(check_scalar(r, "the name of an option"));
+            sw__json_string(t, scalar(r));
+            sw__text_add(t, ": ");
+            SW_TRY(next(r));
+        }
+        SW_TRY(add_json(r, t, depth + 1));
+    }
+    sw__text_add(t, map ? "}" : "]");
+    return SW_OK;
+}
+
+/* `layers:` is a way to write the key model. */
+static sw_status read_layers(reader *r)
+{
+    const size_t line = line_of(r);
+    if (r->seen[SW_KEY_MODEL] != 0)
+        return at_line(r, line, sw__fail(SW_ERR_FORMAT, "layers is a model of its own, and model or layers stands in line %zu",
+                                         r->seen[SW_KEY_MODEL]));
+    r->seen[SW_KEY_MODEL] = line;
+    SW_TRY(next(r));
+    if (r->event.type != YAML_SEQUENCE_START_EVENT)
+        return at_line(r, line, sw__fail(SW_ERR_FORMAT, "layers takes a list: `- linear: 10`, a line for each layer"));
+    sw__text value = { 0 };
+    sw__text_add(&value, "%s", SW_LAYERS_PREFIX);
+    sw_status st = add_json(r, &value, 0);
+    if (st == SW_OK && value.failed) st = sw__no_memory(value.len, r->name);
+    if (st == SW_OK) st = at_line(r, line, sw__config_store(r->config, SW_KEY_MODEL, value.s, SW_FROM_FILE, line));
+    sw__text_free(&value);
+    return st;
+}
+
 static sw_status read_key(reader *r)
 {
     SW_TRY(check_scalar(r, "a key"));
     const size_t line = line_of(r);
     sw_key k;
+    if (strcmp(scalar(r), "layers") == 0) return read_layers(r);
     if (!sw_config_find(scalar(r), &k)) return at_line(r, line, sw__config_unknown(scalar(r), NULL));
     if (r->seen[k] != 0) {
         return at_line(r, line,
@@ -215,6 +297,10 @@ sw_status sw_config_yaml(sw_config *c, const char **out)
         const sw_key_info *const info = &sw__keys[k].info;
         const char *const text = c->values[k].text;
         if (sw__keys[k].how) continue;
+        if (k == SW_KEY_MODEL && strncmp(text, SW_LAYERS_PREFIX, strlen(SW_LAYERS_PREFIX)) == 0) {
+            sw__text_add(t, "layers: %s\n", text + strlen(SW_LAYERS_PREFIX)); /* JSON is YAML */
+            continue;
+        }
         sw__text_add(t, "%s: ", info->name);
         if (info->type == SW_KEY_PAIR && !c->values[k].is_auto) {
             const char *const comma = strchr(text, ',');

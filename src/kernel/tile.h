@@ -9,6 +9,7 @@
 #ifndef SW_KERNEL_TILE_H
 #define SW_KERNEL_TILE_H
 
+#include "kernel/cpuid.h"
 #include "kernel/kir.h"
 
 typedef struct sw__tile_program sw__tile_program;
@@ -22,5 +23,8 @@ sw_status sw__tile_run(const sw__tile_program *p, void *const *buffers, void *wo
 void sw__tile_free(sw__tile_program *p);
 /* Skeleton, tile, threads and bytecode as text, for SWOOP_DUMP and tests. */
 void sw__tile_print(const sw__tile_program *p, sw__text *out);
+
+/* n elements side by side between f32 and f16 or bf16 (one of the two types is f32), rounded to nearest even. */
+void sw__tile_convert(sw__simd level, void *to, sw_dtype to_type, const void *from, sw_dtype from_type, size_t n);
 
 #endif

@@ -24,6 +24,12 @@ sw__simd_tables sw__tile_tables(sw__simd level)
     return (sw__simd_tables){ &sw__tile_table_base, &sw__move_table_base, &sw__reduce_table_base };
 }
 
+void sw__tile_convert(sw__simd level, void *to, sw_dtype to_type, const void *from, sw_dtype from_type, size_t n)
+{
+    const sw__move_table *const move = sw__tile_tables(level).move;
+    (to_type == SW_F32 ? move->load[from_type] : move->store[to_type])(to, from, 1, n, (int64_t)n, 1);
+}
+
 static sw_status write_code(sw__tile_program *p)
 {
     sw__builder *const b = sw__calloc(1, sizeof *b);

@@ -41,7 +41,8 @@ static bool is_view(const sw__node *n)
 static sw_t cast_weight(caster *c, const sw__node *n, sw_t x, sw_dtype type)
 {
     const uint32_t var = n->attr.slot.index;
-    if (!c->by_chance || n->op != SW_OP_VAR || c->g->vars[var].kind != SW_VAR_PARAM || type != c->half) return sw_cast(x, type);
+    const bool weight = n->op == SW_OP_VAR && c->g->vars[var].kind == SW_VAR_PARAM;
+    if (!c->by_chance || !weight || type != c->half) return sw_cast(x, type);
     if (!sw_valid(c->counter)) {
         c->counter = sw_variable(c->out, "stochastic_rounding.counter", SW_VAR_STATE, SW_I64, 0, NULL, (sw_init){0});
         sw_assign(c->counter, sw_add(c->counter, sw_const(c->out, SW_I64, 1)));
@@ -68,8 +69,11 @@ static sw_t make_cast(caster *c, uint32_t id, sw_dtype type)
         chain[depth++] = at;
         at = c->g->nodes[at].in[0];
     }
-    if (at != id && !sw_valid(c->other[at]) && sw_type(c->map[at]) != type) c->other[at] = cast_weight(c, &c->g->nodes[at], c->map[at], type);
-    sw_t x = sw_type(c->map[at]) == type ? c->map[at] : at == id ? cast_weight(c, n, c->map[id], type) : c->other[at];
+    if (at != id && !sw_valid(c->other[at]) && sw_type(c->map[at]) != type)
+        c->other[at] = cast_weight(c, &c->g->nodes[at], c->map[at], type);
+    sw_t x = sw_type(c->map[at]) == type ? c->map[at]
+             : at == id                  ? cast_weight(c, n, c->map[id], type)
+                                         : c->other[at];
     while (depth-- > 0) {
         const sw__node *const view = &c->g->nodes[chain[depth]];
         x = sw__node_add(o, (sw__op)view->op, &x, 1, &view->attr, view);

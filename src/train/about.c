@@ -10,6 +10,7 @@ void sw__about_free(sw__model_about *a)
     for (int64_t i = 0; a->class_names && i < a->classes; i++) sw__free(a->class_names[i]);
     sw__free(a->class_names);
     sw_normalization_free(&a->normalization);
+    sw__free(a->model);
     *a = (sw__model_about){0};
 }
 
@@ -35,15 +36,20 @@ static sw_status copy_names(const sw_dataset *d, sw__model_about *a)
     return SW_OK;
 }
 
+const char *sw__model_text(const char *model)
+{
+    return strncmp(model, SW_LAYERS_PREFIX, strlen(SW_LAYERS_PREFIX)) == 0 ? "layers" : model;
+}
+
 sw_status sw__about_of(const sw_dataset *d, const char *model, int64_t outputs, sw__model_about *out)
 {
     const sw_dataset_info *info = sw_dataset_about(d);
     const sw_normalization *n = sw_dataset_normalization(d);
     sw__model_about a = {.outputs = outputs, .classes = info->classes, .target = info->target, .x_rank = info->x_rank,
                          .tokens = info->x_dtype == SW_I64};
-    snprintf(a.model, sizeof a.model, "%s", model);
     memcpy(a.x_shape, info->x_shape, sizeof a.x_shape);
-    sw_status st = copy_names(d, &a);
+    a.model = sw__strdup(model);
+    sw_status st = a.model ? copy_names(d, &a) : sw__no_memory(strlen(model), "a model's description");
     if (st == SW_OK && n) st = copy_normalization(n->mean, n->std, n->channels, &a.normalization);
     if (st != SW_OK) {
         sw__about_free(&a);
@@ -137,9 +143,10 @@ static sw_status read_names(const json_t *o, sw__model_about *a, bool *good)
 static sw_status read_about(const json_t *o, sw__model_about *a, bool *good)
 {
     const char *model = json_string_value(json_object_get(o, "model"));
+    a->model = sw__strdup(model ? model : "");
+    if (!a->model) return sw__no_memory(1, "a model's description");
     const char *const precision = json_string_value(json_object_get(o, "precision"));
     const bool known = !precision || sw_precision_find(precision, &a->precision); /* files from before there was a choice */
-    snprintf(a->model, sizeof a->model, "%s", model ? model : "");
     a->outputs = json_integer_value(json_object_get(o, "outputs"));
     a->classes = json_integer_value(json_object_get(o, "classes"));
     a->target = (sw_target)json_integer_value(json_object_get(o, "target"));

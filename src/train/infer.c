@@ -119,7 +119,7 @@ void sw_eval_result_free(sw_eval_result *r)
 
 static sw_status prepare_result(const infer *s, sw_eval_result *out)
 {
-    snprintf(out->model, sizeof out->model, "%s", s->about.model);
+    snprintf(out->model, sizeof out->model, "%s", sw__model_text(s->about.model));
     snprintf(out->file, sizeof out->file, "%.1020s", s->file);
     snprintf(out->data, sizeof out->data, "%.255s", sw_dataset_about(s->data)->name);
     snprintf(out->split, sizeof out->split, "%.7s", s->split);

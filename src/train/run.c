@@ -194,7 +194,7 @@ static sw_status new_trainer(run *r, const sw__run_lists *lists)
     char shape[96];
     sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
     const sw_status st = sw_trainer_prepare(r->trainer, r->train);
-    if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", o.model_name, shape);
+    if (st != SW_OK) return sw__prefix(st, "model %s on samples of %s", sw__model_text(o.model_name), shape);
     SW_TRY(sw__run_lists_check(lists, sw_trainer_params(r->trainer)));
     SW_TRY(sw__fit_check_monitor(r->trainer, sw_config_text(r->c, SW_KEY_MONITOR)));
     SW_TRY(load_weights(r));
@@ -246,7 +246,7 @@ static void note_training(const run *r)
     const sw_config *c = r->c;
     const sw_device_properties *d = sw_device_info(r->device);
     const sw_plan *plan = sw_trainer_plan(r->trainer);
-    note(r, "model", "%s, %lld parameters", sw_config_text(c, SW_KEY_MODEL),
+    note(r, "model", "%s, %lld parameters", sw__model_text(sw_config_text(c, SW_KEY_MODEL)),
          (long long)count_parameters(sw_trainer_params(r->trainer)));
     const char *const schedule = sw_config_text(c, SW_KEY_SCHEDULE);
     char warmup[40] = "";

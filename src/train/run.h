@@ -11,7 +11,7 @@
 
 /* All that is needed to use a model without its run. */
 typedef struct sw__model_about {
-    char model[256];
+    char *model; /* own copy */
     int64_t outputs, classes;
     sw_target target;
     sw_precision precision;
@@ -23,6 +23,8 @@ typedef struct sw__model_about {
 } sw__model_about;
 
 void sw__about_free(sw__model_about *a);
+/* A model as it is named in what people read: a list of layers is called "layers". */
+const char *sw__model_text(const char *model);
 /* From a data set (with its normalisation) and a model's name; copies all. */
 sw_status sw__about_of(const sw_dataset *d, const char *model, int64_t outputs, sw__model_about *out);
 /* To and from the JSON text that is stored under SW__INFO_KEY. */

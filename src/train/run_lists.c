@@ -131,7 +131,7 @@ sw_status sw__run_milestones(const sw_config *c, int64_t epoch_steps, sw_schedul
     char *copy = NULL;
     SW_TRY(copy_text(text, &copy));
     char *at = copy, *part;
-    double before = 0, epoch;
+    double before = 0, epoch = 0;
     sw_status st = SW_OK;
     while (st == SW_OK && next_part(&at, &part)) {
         if (!read_number(part, &epoch) || epoch != floor(epoch) || epoch <= before || epoch > 1e9)

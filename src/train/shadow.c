@@ -220,7 +220,7 @@ static double bound_of(closeness c, const pair *p, int64_t i)
     switch (c) {
     case EXACT: return 0;
     case ROUND: return 8 * p->eps * y + p->tiny;
-    case SUM: return (16 + 2 * sqrt((double)p->k)) * p->eps * p->sums[i] + p->tiny;
+    case SUM: return (16 + 2 * sqrt((double)p->k)) * p->eps * (p->sums ? p->sums[i] : p->most) + p->tiny;
     case NORM: return 4096 * p->eps * p->most + 64 * p->eps * p->most_in + p->tiny;
     default: return 64 * p->eps * (y + p->most / 64) + p->tiny;
     }

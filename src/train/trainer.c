@@ -122,13 +122,20 @@ sw_status sw__trainer_learn(const sw_trainer *t, sw_t loss, const sw__accumulate
 
 static bool learns(sw__mode mode) { return mode == SW__TRAIN || mode == SW__ACCUM || mode == SW__BOTH; }
 
+static sw_t named_model(const sw_trainer *t, sw_t x)
+{
+    const size_t n = strlen(SW_LAYERS_PREFIX);
+    const bool layers = strncmp(t->model_name, SW_LAYERS_PREFIX, n) == 0;
+    return layers ? sw_model_layers(t->model_name + n, x, t->outputs) : sw_model_build(t->model_name, x, t->outputs);
+}
+
 /* The forward pass and, but for predictions, the loss. */
 static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
 {
     sw_graph_set_seed(g, t->o.seed);
     sw_graph_set_training(g, learns(mode) || mode == SW__DIAGNOSE);
     const sw_t x = batch_input(g, "x", t->x_dtype, n, t->x_rank, t->x_shape);
-    const sw_t out = t->o.model ? t->o.model(x) : sw_model_build(t->model_name, x, t->outputs);
+    const sw_t out = t->o.model ? t->o.model(x) : named_model(t, x);
     SW_TRY(sw_graph_status(g));
     if (!sw_valid(out)) return sw__fail(SW_ERR_ARGUMENT, "the model function returned an invalid value");
     SW_TRY(check_classes(t, out));

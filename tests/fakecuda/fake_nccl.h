@@ -1,5 +1,5 @@
-/* fake_nccl.h: what the files of the fake NCCL share: groups of ranks, their communicators, and the sum that each is at.
- * nccl.c has joining and leaving, nccl_sum.c the sums. */
+/* fake_nccl.h: what the files of the fake NCCL share: groups of ranks, their communicators, and the sum that each is
+ * at. nccl.c has joining and leaving, nccl_sum.c the sums. */
 #ifndef FAKECUDA_FAKE_NCCL_H
 #define FAKECUDA_FAKE_NCCL_H
 
@@ -31,7 +31,7 @@ struct fk_comm {
     double since, waits; /* when it came; when it began to wait in the sum, or 0 */
     ncclResult_t async;
     bool closing, gone, aborted;
-    long queued, done; /* sums put into streams, not by captures; sums that ran */
+    long queued, done;  /* sums put into streams, not by captures; sums that ran */
     long tickets, turn; /* order of those, in which they run whatever streams they are in */
     /* the sum that it is at: number `done` */
     bool posted;

@@ -1,7 +1,7 @@
-/* nccl.c: a fake libnccl.so.2: ranks are threads of this process, each with a device of its own. Joining, leaving, and what
- * ranks may do wrong; nccl_sum.c runs the sums as work in the fake libcuda's streams.
- * FAKECUDA_NCCL_TIMEOUT=seconds (10): after which a rank that does not come is reported, and nobody waits for it any more.
- * FAKECUDA_NCCL: another version. */
+/* nccl.c: a fake libnccl.so.2: ranks are threads of this process, each with a device of its own. Joining, leaving, and
+ * what ranks may do wrong; nccl_sum.c runs the sums as work in the fake libcuda's streams.
+ * FAKECUDA_NCCL_TIMEOUT=seconds (10): after which a rank that does not come is reported, and nobody waits for it any
+ * more. FAKECUDA_NCCL: another version. */
 #include "fake_nccl.h"
 
 #include <stdio.h>
@@ -48,9 +48,14 @@ FK_EXPORT ncclResult_t ncclGetVersion(int *version)
 
 FK_EXPORT const char *ncclGetErrorString(ncclResult_t r)
 {
-    static const char *const names[] = { "no error",         "unhandled cuda error", "unhandled system error",
-                                         "internal error",   "invalid argument",     "invalid usage",
-                                         "remote process exited or there was a network error", "NCCL operation in progress" };
+    static const char *const names[] = { "no error",
+                                         "unhandled cuda error",
+                                         "unhandled system error",
+                                         "internal error",
+                                         "invalid argument",
+                                         "invalid usage",
+                                         "remote process exited or there was a network error",
+                                         "NCCL operation in progress" };
     return (size_t)r < sizeof names / sizeof *names ? names[r] : "unknown result code";
 }
 
@@ -91,11 +96,14 @@ static fk_group *group_of(const ncclUniqueId *id, int ranks)
 /* NULL, reported: it may not join. */
 static fk_group *joined(const ncclUniqueId *id, int ranks, int rank, const void *context)
 {
-    if (memcmp(id->internal, mark, sizeof mark - 1) != 0) return fk.report("NCCL: this id is none of ncclGetUniqueId's"), NULL;
-    if (ranks < 1 || ranks > FK_RANKS || rank < 0 || rank >= ranks) return fk.report("NCCL: rank %d of %d", rank, ranks), NULL;
+    if (memcmp(id->internal, mark, sizeof mark - 1) != 0)
+        return fk.report("NCCL: this id is none of ncclGetUniqueId's"), NULL;
+    if (ranks < 1 || ranks > FK_RANKS || rank < 0 || rank >= ranks)
+        return fk.report("NCCL: rank %d of %d", rank, ranks), NULL;
     fk_group *const g = group_of(id, ranks);
     if (g == NULL) return NULL;
-    if (g->ranks != ranks) return fk.report("NCCL: a group of %d ranks for one, of %d for another", g->ranks, ranks), NULL;
+    if (g->ranks != ranks)
+        return fk.report("NCCL: a group of %d ranks for one, of %d for another", g->ranks, ranks), NULL;
     if (g->member[rank] != NULL) return fk.report("NCCL: two are rank %d", rank), NULL;
     for (int i = 0; i < ranks; i++)
         if (g->member[i] != NULL && g->member[i]->context == context)
@@ -165,10 +173,12 @@ FK_EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId
 }
 
 /* Configurations of older versions are shorter. */
-FK_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
+FK_EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
+                                              ncclConfig_t *config)
 {
-    const bool good = config == NULL || (config->magic == 0xcafebeef && config->version >= 21400 && config->version < 30000 &&
-                                         config->size >= offsetof(ncclConfig_t, blocking) + sizeof config->blocking);
+    const bool good =
+        config == NULL || (config->magic == 0xcafebeef && config->version >= 21400 && config->version < 30000 &&
+                           config->size >= offsetof(ncclConfig_t, blocking) + sizeof config->blocking);
     if (!good && fk_link()) fk.report("ncclCommInitRankConfig: this is no configuration");
     if (!good) return ncclInvalidArgument;
     return join(out, ranks, &id, rank, config == NULL || config->blocking != 0);

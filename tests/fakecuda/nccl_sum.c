@@ -1,5 +1,5 @@
-/* nccl_sum.c: sums of the fake NCCL. In its stream a sum first leaves a copy of its part, then waits until all ranks have,
- * then each adds up all parts in the order of the ranks. What they ask for must be the same everywhere. */
+/* nccl_sum.c: sums of the fake NCCL. In its stream a sum first leaves a copy of its part, then waits until all ranks
+ * have, then each adds up all parts in the order of the ranks. What they ask for must be the same everywhere. */
 #include "fake_nccl.h"
 #include "numbers.h"
 
@@ -16,7 +16,11 @@ typedef struct sum {
     char who[64];
 } sum;
 
-static const struct { ncclDataType_t type; int size; const char *name; } types[] = {
+static const struct {
+    ncclDataType_t type;
+    int size;
+    const char *name;
+} types[] = {
     { ncclUint8, 1, "u8" },    { ncclInt32, 4, "i32" },   { ncclUint32, 4, "u32" },  { ncclInt64, 8, "i64" },
     { ncclFloat16, 2, "f16" }, { ncclFloat32, 4, "f32" }, { ncclFloat64, 8, "f64" }, { ncclBfloat16, 2, "bf16" },
 };
@@ -46,10 +50,14 @@ static void add_one(ncclDataType_t type, const fk_group *g, size_t i, void *to)
         uint64_t v = 0; /* two's complement: the low bytes of a sum need no others */
         memcpy(&v, at, size);
         whole += v;
-        if (is_float) d = type == ncclFloat64 ? d + fk_load(FK_F64, at) : (double)((float)d + (float)fk_load(float_type(type), at));
+        if (is_float)
+            d = type == ncclFloat64 ? d + fk_load(FK_F64, at)
+                                    : (double)((float)d + (float)fk_load(float_type(type), at));
     }
-    if (is_float) fk_store(float_type(type), to, d);
-    else memcpy(to, &whole, size);
+    if (is_float)
+        fk_store(float_type(type), to, d);
+    else
+        memcpy(to, &whole, size);
 }
 
 /* ---- in the stream ----------------------------------------------------------------------------------------------- */
@@ -75,7 +83,8 @@ static void post(sum *s)
     free(c->values);
     c->values = malloc(bytes);
     if (c->values != NULL && from != NULL) memcpy(c->values, from, bytes);
-    if (c->values == NULL || from == NULL) fk_nccl_break(c->group, ncclUnhandledCudaError, "%s: no memory to read", s->who);
+    if (c->values == NULL || from == NULL)
+        fk_nccl_break(c->group, ncclUnhandledCudaError, "%s: no memory to read", s->who);
     c->n = s->n;
     c->type = s->type;
     c->op = s->op;
@@ -87,8 +96,9 @@ static void compare(fk_comm *c)
     for (int r = 0; r < c->group->ranks; r++) {
         const fk_comm *const o = c->group->member[r];
         if (o->n == c->n && o->type == c->type && o->op == c->op) continue;
-        fk_nccl_break(c->group, ncclInvalidUsage, "sum %ld: rank %d has %zu %s by op %d, rank %d %zu %s by op %d", c->done, c->rank,
-                      c->n, types[find_type(c->type)].name, (int)c->op, r, o->n, types[find_type(o->type)].name, (int)o->op);
+        fk_nccl_break(c->group, ncclInvalidUsage, "sum %ld: rank %d has %zu %s by op %d, rank %d %zu %s by op %d",
+                      c->done, c->rank, c->n, types[find_type(c->type)].name, (int)c->op, r, o->n,
+                      types[find_type(o->type)].name, (int)o->op);
     }
 }
 
@@ -104,8 +114,8 @@ static bool is_complete(sum *s)
     for (int r = 0; r < c->group->ranks && absent < 0; r++)
         if (!c->posted || !has_come(c->group->member[r], c->done)) absent = r;
     if (absent >= 0 && fk_nccl_now() - c->waits >= fk_nccl_timeout())
-        fk_nccl_break(c->group, ncclRemoteError, "rank %d does not come to sum %ld (%zu %s), for which rank %d waits", absent,
-                      c->done, s->n, types[find_type(s->type)].name, c->rank);
+        fk_nccl_break(c->group, ncclRemoteError, "rank %d does not come to sum %ld (%zu %s), for which rank %d waits",
+                      absent, c->done, s->n, types[find_type(s->type)].name, c->rank);
     if (absent >= 0) return c->group->broken;
     compare(c);
     return true;
@@ -125,7 +135,8 @@ static void add_up(const sum *s)
     const size_t size = (size_t)types[find_type(s->type)].size;
     char *const to = fk.map(s->to, s->n * size, true, s->who);
     if (to == NULL) return;
-    if (c->gone || c->group->broken) memset(to, 0xFF, s->n * size);
+    if (c->gone || c->group->broken)
+        memset(to, 0xFF, s->n * size);
     else
         for (size_t i = 0; i < s->n; i++) add_one(s->type, c->group, i, to + i * size);
 }
@@ -150,11 +161,16 @@ static ncclResult_t check(const fk_comm *c, size_t n, ncclDataType_t type, ncclR
 {
     void *context = NULL;
     const char *why = NULL;
-    if (fk.current(&context) != 0 || context != c->context) why = "the communicator is another device's";
-    else if (find_type(type) < 0) why = "the fake has no such type";
-    else if (op != ncclSum) why = "the fake has sums only";
-    else if (n == 0) why = "nothing to sum";
-    else if (c->closing) why = "the communicator is finalized";
+    if (fk.current(&context) != 0 || context != c->context)
+        why = "the communicator is another device's";
+    else if (find_type(type) < 0)
+        why = "the fake has no such type";
+    else if (op != ncclSum)
+        why = "the fake has sums only";
+    else if (n == 0)
+        why = "nothing to sum";
+    else if (c->closing)
+        why = "the communicator is finalized";
     if (why != NULL) fk.report("ncclAllReduce: %s", why);
     return why != NULL ? ncclInvalidArgument : c->async;
 }

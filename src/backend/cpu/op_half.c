@@ -1,6 +1,7 @@
 /* op_half.c: ops on f16 and bf16 tensors as the same op on f32 copies in the workspace, rounded at the end.
  * A plan around a plan. Called by cpu.c for ops of arithmetic; those that only order or move take halves themselves. */
 #include "backend/cpu/cpu.h"
+#include "kernel/tile.h"
 
 #include <stdio.h>
 
@@ -47,7 +48,8 @@ static void convert(void *to, sw_dtype tt, const void *from, sw_dtype ft, int64_
 #pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
     for (int64_t i = 0; i < chunks; i++) {
         const size_t first = (size_t)i * CHUNK, n = (size_t)SW_MIN(CHUNK, count - i * CHUNK);
-        sw__convert((char *)to + first * sw_dtype_size(tt), tt, (const char *)from + first * sw_dtype_size(ft), ft, n);
+        sw__tile_convert(cpu->simd, (char *)to + first * sw_dtype_size(tt), tt, (const char *)from + first * sw_dtype_size(ft),
+                         ft, n);
     }
 }
 

@@ -52,7 +52,8 @@ static void product(const struct run *x, const sw__step_matrix *m, const float *
 
 /* Rows are cut into tiles of nearly equal height. */
 static void product(const run *x, const sw__step_matrix *m, const float *a, int64_t a_pitch, const float *bias,
-                    bool add, float *c, int64_t c_pitch)
+                    bool add, float *c, /* NOLINT(readability-non-const-parameter): tiles write through it */
+                    int64_t c_pitch)
 {
     const sw__simd level = x->s->level;
     const int width = width_of(level), most = sw__tile_shape_of(level).wide_rows;

@@ -1,6 +1,6 @@
-/* nccl.h: NCCL as swoop uses it, for sums over several GPUs: its own declarations, so that nothing of NVIDIA's is needed to
- * build (tests hold them against the real header). nccl_load.c opens the library, nccl_comm.c has the communicator of a
- * device and the op ALL_REDUCE over it. */
+/* nccl.h: NCCL as swoop uses it, for sums over several GPUs: its own declarations, so that nothing of NVIDIA's is
+ * needed to build (tests hold them against the real header). nccl_load.c opens the library, nccl_comm.c has the
+ * communicator of a device and the op ALL_REDUCE over it. */
 #ifndef SW_BACKEND_CUDA_NCCL_H
 #define SW_BACKEND_CUDA_NCCL_H
 
@@ -27,9 +27,12 @@ enum {
 #undef SW_NCCL_NUMBER
 };
 
-typedef struct sw__nccl_id { char internal[128]; } sw__nccl_id;
+typedef struct sw__nccl_id {
+    char internal[128];
+} sw__nccl_id;
 
-/* The configuration of NCCL 2.14, which later versions take for the beginning of theirs: `size` says how much there is. */
+/* The configuration of NCCL 2.14, which later versions take for the beginning of theirs: `size` says how much there is.
+ */
 #define SW_NCCL_MAGIC 0xcafebeefu
 enum { SW_NCCL_OLDEST = 21400 };
 typedef struct sw__nccl_config {
@@ -57,8 +60,8 @@ typedef struct sw__nccl_api {
 #undef SW_NCCL_POINTER
 } sw__nccl_api;
 
-/* Opens the library once (SWOOP_NCCL_LIBRARY, else libnccl.so.2: 2 ms). SW_ERR_UNSUPPORTED says what to install. version:
- * 22809 is 2.28.9; may be NULL, as api may. */
+/* Opens the library once (SWOOP_NCCL_LIBRARY, else libnccl.so.2: 2 ms). SW_ERR_UNSUPPORTED says what to install.
+ * version: 22809 is 2.28.9; may be NULL, as api may. */
 sw_status sw__nccl_load(const sw__nccl_api **api, int *version);
 
 /* A device's part in a group of them. */
@@ -66,7 +69,7 @@ typedef struct sw__nccl {
     const sw__nccl_api *api;
     void *comm; /* NULL: there is none, or it was given up */
     int rank, ranks;
-    double patience; /* seconds that others are waited for */
+    double patience;   /* seconds that others are waited for */
     uint64_t launched; /* sums so far, recorded ones included */
 } sw__nccl;
 typedef struct sw__cu sw__cu;

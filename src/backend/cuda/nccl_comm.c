@@ -1,6 +1,6 @@
-/* nccl_comm.c: a device as one of several ranks: its communicator, and ALL_REDUCE over it in the stream of the work. Nobody
- * waits for ever: the communicator does not block, and whoever waits asks it now and then. See nccl.h; called by cu.c,
- * cu_driver.c (waiting) and cu_library.c (plans). */
+/* nccl_comm.c: a device as one of several ranks: its communicator, and ALL_REDUCE over it in the stream of the work.
+ * Nobody waits for ever: the communicator does not block, and whoever waits asks it now and then. See nccl.h; called by
+ * cu.c, cu_driver.c (waiting) and cu_library.c (plans). */
 #include "backend/cuda/nccl.h"
 #include "backend/cuda/cu.h"
 #include "backend/desc.h"
@@ -42,13 +42,15 @@ static void give_up(sw__nccl *n)
 
 static sw_status too_long(const sw__nccl *n, const char *call)
 {
-    return sw__fail(SW_ERR_DEVICE, "rank %d of %d: %s: another rank did not come for %.0f s: it ended, hangs, or runs other "
-                    "steps than this one (SWOOP_COMM_TIMEOUT says how long to wait)", n->rank, n->ranks, call, n->patience);
+    return sw__fail(SW_ERR_DEVICE,
+                    "rank %d of %d: %s: another rank did not come for %.0f s: it ended, hangs, or runs other "
+                    "steps than this one (SWOOP_COMM_TIMEOUT says how long to wait)",
+                    n->rank, n->ranks, call, n->patience);
 }
 
 static void pause_for(long nanoseconds)
 {
-    (void)nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
+    (void)nanosleep(&(struct timespec){ .tv_nsec = nanoseconds }, NULL);
 }
 
 /* Until NCCL has done what it was asked for. */
@@ -73,19 +75,25 @@ sw_status sw__nccl_check(sw__cu *c, double start)
     if (n->comm == NULL) return SW_OK;
     const int status = n->api->ncclCommGetAsyncError(n->comm, &state);
     sw_status st = SW_OK;
-    if (status != 0) st = failed(n, status, "ncclCommGetAsyncError");
-    else if (state != 0 && state != SW_ncclInProgress) st = failed(n, state, "ncclAllReduce");
-    else if (sw__now() - start > n->patience) st = too_long(n, "ncclAllReduce");
-    if (st != SW_OK) give_up(n);
-    else pause_for(20000);
+    if (status != 0)
+        st = failed(n, status, "ncclCommGetAsyncError");
+    else if (state != 0 && state != SW_ncclInProgress)
+        st = failed(n, state, "ncclAllReduce");
+    else if (sw__now() - start > n->patience)
+        st = too_long(n, "ncclAllReduce");
+    if (st != SW_OK)
+        give_up(n);
+    else
+        pause_for(20000);
     return st;
 }
 
-/* ---- the communicator ------------------------------------------------------------------------------------------------ */
+/* ---- the communicator
+ * ------------------------------------------------------------------------------------------------ */
 
 sw_status sw__nccl_id_new(sw__comm_id *out)
 {
-    sw__nccl n = {.ranks = 1};
+    sw__nccl n = { .ranks = 1 };
     sw__nccl_id id;
     SW_TRY(sw__nccl_load(&n.api, NULL));
     const int status = n.api->ncclGetUniqueId(&id);
@@ -98,7 +106,8 @@ sw_status sw__nccl_id_new(sw__comm_id *out)
 static sw_status join(sw__nccl *n, const sw__comm_id *name)
 {
     sw__nccl_config config = {
-        .size = sizeof config, .magic = SW_NCCL_MAGIC, .version = SW_NCCL_OLDEST, .blocking = 0};
+        .size = sizeof config, .magic = SW_NCCL_MAGIC, .version = SW_NCCL_OLDEST, .blocking = 0
+    };
     sw__nccl_id id;
     memcpy(id.internal, name->bytes, sizeof id.internal);
     const int status = n->api->ncclCommInitRankConfig(&n->comm, n->ranks, id, n->rank, &config);
@@ -111,9 +120,10 @@ sw_status sw__nccl_open(sw__cu *c, const sw__comm_id *id, int rank, int ranks)
     sw__nccl *const n = &c->nccl;
     if (ranks < 1 || rank < 0 || rank >= ranks)
         return sw__fail(SW_ERR_ARGUMENT, "cuda: there is no rank %d of %d", rank, ranks);
-    if (n->comm != NULL) return sw__fail(SW_ERR_ARGUMENT, "cuda: the device is rank %d of %d already", n->rank, n->ranks);
+    if (n->comm != NULL)
+        return sw__fail(SW_ERR_ARGUMENT, "cuda: the device is rank %d of %d already", n->rank, n->ranks);
     if (ranks == 1) return SW_OK;
-    *n = (sw__nccl){.rank = rank, .ranks = ranks, .patience = patience()};
+    *n = (sw__nccl){ .rank = rank, .ranks = ranks, .patience = patience() };
     SW_TRY(sw__nccl_load(&n->api, NULL));
     const sw_status st = join(n, id);
     if (st != SW_OK) {
@@ -132,14 +142,20 @@ void sw__nccl_close(sw__cu *c)
     if (n->comm == NULL) return;
     int status = sw__cu_wait(c, NULL) == SW_OK && n->comm != NULL ? n->api->ncclCommFinalize(n->comm) : -1;
     if (status == SW_ncclInProgress && settle(n, "ncclCommFinalize") == SW_OK) status = 0;
-    if (status == 0) (void)n->api->ncclCommDestroy(n->comm);
-    else give_up(n);
+    if (status == 0)
+        (void)n->api->ncclCommDestroy(n->comm);
+    else
+        give_up(n);
     n->comm = NULL;
 }
 
-/* ---- the op ---------------------------------------------------------------------------------------------------------- */
+/* ---- the op
+ * ---------------------------------------------------------------------------------------------------------- */
 
-typedef struct reduce { size_t n; int type; } reduce;
+typedef struct reduce {
+    size_t n;
+    int type;
+} reduce;
 
 static sw_status run(void *dev, void *data, const sw__bind *bind)
 {
@@ -164,11 +180,12 @@ static void end(void *dev, void *data)
 sw_status sw__nccl_plan(sw__cu *c, sw__gpu_plan *p)
 {
     const int type = types[p->d.out[0].dtype];
-    if (type == 0) return sw__fail(SW_ERR_UNSUPPORTED, "NCCL has no sums of %s", sw_dtype_name((sw_dtype)p->d.out[0].dtype));
+    if (type == 0)
+        return sw__fail(SW_ERR_UNSUPPORTED, "NCCL has no sums of %s", sw_dtype_name((sw_dtype)p->d.out[0].dtype));
     if (sw__desc_elements(&p->d.out[0]) == 0) return SW_OK;
     reduce *const r = sw__calloc(1, sizeof *r);
     if (r == NULL) return sw__no_memory(sizeof *r, "an all_reduce's plan");
-    *r = (reduce){.n = (size_t)sw__desc_elements(&p->d.out[0]), .type = type - 1};
+    *r = (reduce){ .n = (size_t)sw__desc_elements(&p->d.out[0]), .type = type - 1 };
     snprintf(p->note, sizeof p->note, "NCCL, %d ranks", c->nccl.ranks);
-    return sw__gpu_add_call(p, (sw__gpu_call){.exec = run, .free = end, .data = r});
+    return sw__gpu_add_call(p, (sw__gpu_call){ .exec = run, .free = end, .data = r });
 }

@@ -8,8 +8,12 @@
 static sw__nccl_api api;
 static int version;
 static sw__cu_vendor library = {
-    .name = "NCCL", .install = "install NCCL 2.14 or a later 2 for your CUDA version (package libnccl2)",
-    .variable = "SWOOP_NCCL_LIBRARY", .pattern = "libnccl.so.%d", .newest = 2, .oldest = 2,
+    .name = "NCCL",
+    .install = "install NCCL 2.14 or a later 2 for your CUDA version (package libnccl2)",
+    .variable = "SWOOP_NCCL_LIBRARY",
+    .pattern = "libnccl.so.%d",
+    .newest = 2,
+    .oldest = 2,
 };
 
 static void load(void)

@@ -78,7 +78,7 @@ static void forward_step(const sw__ref_call *c, const sw__recurrent *r, int64_t 
 {
     const int64_t at = b * r->steps + t;
     const double *const x = (const double *)c->in[r->gates] + at * r->rows, *const bias = c->in[r->bias];
-    double *const saved = r->out_saved >= 0 ? (double *)c->out[r->out_saved] + at * r->n_saved * r->hidden : NULL;
+    double *const saved = r->out_saved >= 0 ? (double *)c->out[r->out_saved] + at * r->n_saved * r->hidden : work;
     double *const hh = work, *const wide = work + r->rows;
     for (int64_t i = 0; i < r->rows; i++) hh[i] = row_times(c->in[r->weight], i, r->state, h) + bias[i];
     if (r->cell == SW_CELL_LSTM && r->proj >= 0) {
@@ -114,9 +114,9 @@ sw_status sw__ref_recurrent(const sw__ref_call *c)
         int64_t steps;
         SW_TRY(steps_of(c, r.lengths, b, r.steps, &steps));
         double *const h = (double *)c->out[r.out_h] + b * r.state;
-        double *const cell = r.out_c >= 0 ? (double *)c->out[r.out_c] + b * r.hidden : NULL;
+        double *const cell = r.out_c >= 0 ? (double *)c->out[r.out_c] + b * r.hidden : c->work;
         memcpy(h, (const double *)c->in[r.h0] + b * r.state, (size_t)r.state * sizeof *h);
-        if (cell != NULL) memcpy(cell, (const double *)c->in[r.c0] + b * r.hidden, (size_t)r.hidden * sizeof *cell);
+        if (r.out_c >= 0) memcpy(cell, (const double *)c->in[r.c0] + b * r.hidden, (size_t)r.hidden * sizeof *cell);
         for (int64_t s = 0; s < steps; s++) forward_step(c, &r, b, r.reverse ? steps - 1 - s : s, h, cell, c->work);
     }
     return SW_OK;
@@ -211,7 +211,7 @@ sw_status sw__ref_recurrent_grad(const sw__ref_call *c)
 {
     back x = { .c = c, .r = sw__recurrent_of(c->d->op, c->attr, c->d->out[0].dim) };
     const sw__recurrent *const r = &x.r;
-    x.gates = c->work;
+    x.gates = x.dc = c->work; /* dc: not looked at where there is none */
     x.state = x.gates + r->rows;
     x.wide = x.state + r->rows;
     clear(c, 0);
