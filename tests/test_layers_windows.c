@@ -81,7 +81,11 @@ static void refuses(sw_t result, sw_graph *g, const char *part)
 {
     assert_false(sw_valid(result));
     assert_int_not_equal(sw_graph_status(g), SW_OK);
-    if (!strstr(sw_error(), part)) fail_msg("no '%s' in: %s", part, sw_error());
+    const char *at = sw_error(); /* the parts of `part` between '*', in this order */
+    char text[256], *rest = text;
+    snprintf(text, sizeof text, "%s", part);
+    for (char *piece; at && (piece = strsep(&rest, "*")) != NULL;) at = strstr(at, piece);
+    if (!at) fail_msg("no '%s' in: %s", part, sw_error());
     sw_graph_free(g);
 }
 
@@ -94,19 +98,19 @@ static void refuses(sw_t result, sw_graph *g, const char *part)
 static void test_refused(void **state)
 {
     (void)state;
-    REFUSES("conv1d 'c': x is f32[2,4,9,9], but it takes [N, C, L]", sw_conv1d(X(g, 2, 4, 9, 9), 6, .kernel = 3, .name = "c"));
-    REFUSES("conv3d '': 6 channels, kernel 0: both must be given", sw_conv3d(X(g, 2, 4, 9, 9, 9), 6, .stride = 3));
-    REFUSES("conv2d '': 3 groups must divide the 4 channels of x f32[2,4,9,9] and the 6", sw_conv2d(X(g, 2, 4, 9, 9), 6, .kernel = 1,
+    REFUSES("conv1d 'c'*: x is*f32[2,4,9,9], but it takes [N, C, L]", sw_conv1d(X(g, 2, 4, 9, 9), 6, .kernel = 3, .name = "c"));
+    REFUSES("conv3d ''*: 6 channels, kernel 0: both must be given", sw_conv3d(X(g, 2, 4, 9, 9, 9), 6, .stride = 3));
+    REFUSES("conv2d ''*: 3 groups must divide the 4 channels of x*f32[2,4,9,9] and the 6", sw_conv2d(X(g, 2, 4, 9, 9), 6, .kernel = 1,
                                                                                                   .groups = 3));
-    REFUSES("layer 'up': conv_grad_x: transposed convolution", sw_conv_transpose1d(X(g, 2, 4, 3), 6, .kernel = 2, .stride = 2,
+    REFUSES("layer 'up'*: conv_grad_x: transposed convolution", sw_conv_transpose1d(X(g, 2, 4, 3), 6, .kernel = 2, .stride = 2,
                                                                                   .output_padding = 2, .name = "up"));
-    REFUSES("conv_transpose2d 'up': x is f32[2,4,3]", sw_conv_transpose2d(X(g, 2, 4, 3), 6, .kernel = 2, .name = "up"));
-    REFUSES("group_norm 'n': 4 groups of x f32[2,6,3]", sw_group_norm(X(g, 2, 6, 3), 4, .name = "n"));
-    REFUSES("instance_norm 'i': x is f32[2,6,1]", sw_instance_norm(X(g, 2, 6, 1), .name = "i"));
+    REFUSES("conv_transpose2d 'up'*: x is*f32[2,4,3]", sw_conv_transpose2d(X(g, 2, 4, 3), 6, .kernel = 2, .name = "up"));
+    REFUSES("group_norm 'n'*: 4 groups of x*f32[2,6,3]", sw_group_norm(X(g, 2, 6, 3), 4, .name = "n"));
+    REFUSES("instance_norm 'i'*: x is*f32[2,6,1]", sw_instance_norm(X(g, 2, 6, 1), .name = "i"));
     REFUSES("rms_norm 'r'", sw_rms_norm(sw_const(g, SW_F32, 1), .name = "r"));
-    REFUSES("max_pool1d: x is f32[2,6,7,7], but it takes [N, C, L]", sw_max_pool1d(X(g, 2, 6, 7, 7), .kernel = 2));
-    REFUSES("avg_pool3d: x is f32[2,6,7], but it takes [N, C, D, H, W]", sw_avg_pool3d(X(g, 2, 6, 7), .kernel = 2));
-    REFUSES("global_avg_pool2d: x is f32[2,6,7]", sw_global_avg_pool2d(X(g, 2, 6, 7)));
+    REFUSES("max_pool1d: x is*f32[2,6,7,7], but it takes [N, C, L]", sw_max_pool1d(X(g, 2, 6, 7, 7), .kernel = 2));
+    REFUSES("avg_pool3d: x is*f32[2,6,7], but it takes [N, C, D, H, W]", sw_avg_pool3d(X(g, 2, 6, 7), .kernel = 2));
+    REFUSES("global_avg_pool2d: x is*f32[2,6,7]", sw_global_avg_pool2d(X(g, 2, 6, 7)));
     REFUSES("halves images twice: height and width must be multiples of 4, not 6 x 8", sw_model_build("unet", X(g, 1, 1, 6, 8), 1));
     REFUSES("which divide it, like unet:16,4", sw_model_build("unet:6,4", X(g, 1, 1, 8, 8), 1));
     REFUSES("up to 2 positive numbers", sw_model_build("unet:8,4,2", X(g, 1, 1, 8, 8), 1));
