@@ -83,7 +83,10 @@ static uint64_t of_buffers(const sw_plan *p) { return p->buffers; }
 static uint64_t of_state(const sw_plan *p) { return p->state; }
 static uint64_t of_inputs(const sw_plan *p) { return p->inputs + p->constants; }
 static uint64_t of_arena(const sw_plan *p) { return p->arena; }
-static uint64_t of_workspace(const sw_plan *p) { return p->workspace; }
+static uint64_t of_activations(const sw_plan *p) { return p->peak.activations; }
+static uint64_t of_gradients(const sw_plan *p) { return p->peak.gradients; }
+static uint64_t of_peak_workspace(const sw_plan *p) { return p->peak.workspace; }
+static uint64_t of_unused(const sw_plan *p) { return p->peak.unused; }
 static uint64_t of_total(const sw_plan *p) { return p->total; }
 
 static const struct {
@@ -92,7 +95,9 @@ static const struct {
 } rows[] = {
     { "parameters", "params", of_params },        { "statistics", "buffers", of_buffers },
     { "optimizer state", "state", of_state },     { "inputs, constants", "inputs", of_inputs },
-    { "activations, gradients", "arena", of_arena }, { "  of it workspace", "workspace", of_workspace },
+    { "arena", "arena", of_arena },               { "  activations", "activations", of_activations },
+    { "  gradients", "gradients", of_gradients }, { "  workspace", "workspace", of_peak_workspace },
+    { "  unused", "unused", of_unused },
     { "total", "total", of_total },
 };
 
@@ -199,6 +204,26 @@ static void put_columns(const column *columns, int n)
     put_work(columns, n);
 }
 
+/* What is done so that it fits; where the arena is fullest, and with what. */
+static void put_peak(const column *d)
+{
+    const sw_plan *const p = &d->p.plan;
+    cli_text a;
+    if (d->status != SW_OK) return;
+    if (p->again.launches > 0)
+        printf("%s: %d launches recomputed, %d of them products: %.1f %% more operations, some %.0f %% more time; without, "
+               "%s\n", d->id, p->again.launches, p->again.products, 100 * p->again.flops / (p->flops - p->again.flops),
+               100 * p->again.slower, cli_bytes(a, (double)p->again.without));
+    if (d->p.micro_batch < d->p.batch)
+        printf("%s: in micro-batches of %lld; batch norm sees those\n", d->id, (long long)d->p.micro_batch);
+    if (p->peak.n_largest == 0) return;
+    printf("%s: fullest at launch %d of %d, %s:", d->id, p->peak.launch + 1, p->launches, p->peak.name);
+    for (int i = 0; i < p->peak.n_largest && i < 5; i++)
+        printf("%s %s %s (%s)", i > 0 ? "," : "", cli_bytes(a, (double)p->peak.largest[i].bytes), p->peak.largest[i].name,
+               p->peak.largest[i].kind);
+    fputc('\n', stdout);
+}
+
 /* What a device has no arithmetic for. */
 static void put_notes(const sw_config *c, const column *columns, int n)
 {
@@ -264,6 +289,32 @@ static void put_launch(void *context, const sw_plan_launch *l)
 
 /* ---- for scripts ------------------------------------------------------------------------------------------------- */
 
+static void put_json_peak(const sw_device_plan *d)
+{
+    const sw_plan *const p = &d->plan;
+    cli_json_open(stdout, "peak", '{');
+    cli_json_int(stdout, "launch", p->peak.launch);
+    cli_json_text(stdout, "name", p->peak.name);
+    cli_json_open(stdout, "largest", '[');
+    for (int i = 0; i < p->peak.n_largest; i++) {
+        cli_json_open(stdout, NULL, '{');
+        cli_json_text(stdout, "name", p->peak.largest[i].name);
+        cli_json_text(stdout, "kind", p->peak.largest[i].kind);
+        cli_json_int(stdout, "bytes", (int64_t)p->peak.largest[i].bytes);
+        cli_json_close(stdout, '}');
+    }
+    cli_json_close(stdout, ']');
+    cli_json_close(stdout, '}');
+    cli_json_int(stdout, "micro_batch", d->micro_batch);
+    cli_json_open(stdout, "recomputed", '{');
+    cli_json_int(stdout, "launches", p->again.launches);
+    cli_json_int(stdout, "products", p->again.products);
+    cli_json_number(stdout, "flops", p->again.flops);
+    cli_json_number(stdout, "slower", p->again.slower);
+    cli_json_int(stdout, "without", (int64_t)p->again.without);
+    cli_json_close(stdout, '}');
+}
+
 static void put_json(const column *columns, int n)
 {
     cli_json_open(stdout, NULL, '{');
@@ -281,6 +332,7 @@ static void put_json(const column *columns, int n)
             for (size_t r = 0; r < CLI_COUNT(rows); r++)
                 cli_json_int(stdout, rows[r].key, (int64_t)rows[r].bytes(&d->p.plan));
             cli_json_close(stdout, '}');
+            put_json_peak(&d->p);
             cli_json_int(stdout, "free", (int64_t)d->p.device.memory_free);
             cli_json_bool(stdout, "fits", d->p.fits);
             cli_json_int(stdout, "largest_batch", d->p.largest_batch);
@@ -353,6 +405,7 @@ static int plan(sw_config *c, void *context)
         put_title(c, columns, n);
         if (w->gpus != NULL) put_gpus(columns, n);
         else put_all_columns(columns, n);
+        for (int i = 0; i < n && w->gpus == NULL; i++) put_peak(&columns[i]);
         if (w->gpus == NULL) put_notes(c, columns, n);
     }
     for (int i = 0; i < n && !cli.json && good > 0; i++) {
@@ -387,6 +440,7 @@ const cli_command cli_plan = {
                 "swoop plan run.yaml --devices cpu,opencl:0\n"
                 "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --batch-size 512\n"
                 "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --device cpu --ops\n"
+                "swoop plan run.yaml --memory 8G              # what is recomputed so that it fits\n"
                 "swoop plan run.yaml --gpus 4060,4090,h100    # not in this machine\n"
                 "swoop plan run.yaml --json | jq '.plans[].largest_batch'",
     .run = run,

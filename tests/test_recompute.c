@@ -42,15 +42,19 @@ typedef struct net {
     int blocks, rank;
     int64_t shape[4];  /* the batch first */
     double share;      /* of the arena that is allowed */
+    bool tokens;       /* numbers below 50 in, a class for each position out */
 } net;
+
+#define TOKENS 50
 
 static sw_graph *training_graph(const net *n)
 {
     sw_graph *g = NULL;
     must(sw_graph_new(&g));
     sw_graph_set_seed(g, 11);
-    const sw_t x = sw_input(g, "x", SW_F32, n->rank, n->shape), y = sw_input(g, "y", SW_I64, 1, n->shape);
-    const sw_t out = n->model ? sw_model_build(n->model, x, 10) : stack(x, n->blocks);
+    const sw_t x = sw_input(g, "x", n->tokens ? SW_I64 : SW_F32, n->rank, n->shape);
+    const sw_t y = sw_input(g, "y", SW_I64, n->tokens ? n->rank : 1, n->shape);
+    const sw_t out = n->model ? sw_model_build(n->model, x, n->tokens ? TOKENS : 10) : stack(x, n->blocks);
     const sw_t loss = sw_output(sw_cross_entropy(out, y), "loss");
     must(sw_optimizer_apply(&(sw_optimizer){.kind = SW_ADAMW, .lr = 1e-2, .clip_norm = 1}, loss, NULL, 0));
     return g;
@@ -71,14 +75,15 @@ static void set_batch(sw_program *p, const net *n, int step)
     int64_t count = 1;
     for (int i = 0; i < n->rank; i++) count *= n->shape[i];
     float *const x = malloc((size_t)count * sizeof *x);
-    int64_t *const y = malloc((size_t)n->shape[0] * sizeof *y);
+    int64_t *const y = malloc((size_t)count * sizeof *y);
     assert_true(x && y);
     sw__rng r;
     sw__rng_init(&r, 5, (uint64_t)step);
-    for (int64_t i = 0; i < count; i++) x[i] = (float)sw__rng_normal(&r);
-    for (int64_t i = 0; i < n->shape[0]; i++) y[i] = (int64_t)sw__rng_below(&r, 10);
+    const int64_t labels = n->tokens ? count : n->shape[0];
+    for (int64_t i = 0; i < count; i++) x[i] = n->tokens ? (float)sw__rng_below(&r, TOKENS) : (float)sw__rng_normal(&r);
+    for (int64_t i = 0; i < labels; i++) y[i] = (int64_t)sw__rng_below(&r, 10);
     must(sw_program_set(p, sw_program_input(p, "x"), SW_F32, x, count));
-    must(sw_program_set(p, sw_program_input(p, "y"), SW_I64, y, n->shape[0]));
+    must(sw_program_set(p, sw_program_input(p, "y"), SW_I64, y, labels));
     free(x);
     free(y);
 }
@@ -182,6 +187,7 @@ static const net nets[] = {
     {.model = "resnet8:8,8,8,8,8", .rank = 4, .shape = {5, 3, 17, 15}, .share = 0.7},
     {.blocks = 3, .rank = 3, .shape = {3, 7, 16}, .share = 0.7},
     {.blocks = 4, .rank = 3, .shape = {4, 16, 16}, .share = 0.5},
+    {.model = "gpt:3x2x16", .rank = 2, .shape = {3, 13}, .share = 0.7, .tokens = true},
 };
 
 static void test_same_bits(void **state)
@@ -205,6 +211,7 @@ static void test_half(void **state)
     (void)state;
     static const net large[] = {
         {.model = "resnet18", .rank = 4, .shape = {64, 3, 32, 32}, .share = 0.5},
+        {.model = "gpt:micro", .rank = 2, .shape = {16, 128}, .share = 0.5, .tokens = true},
         {.blocks = 12, .rank = 3, .shape = {16, 128, 256}, .share = 0.5},
     };
     if (!getenv("SWOOP_TEST_ALL")) skip();

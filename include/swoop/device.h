@@ -131,6 +131,8 @@ typedef struct sw_compile_options {
                         * compiled: faster where several are made, but what a compiler refuses is told only then */
     uint64_t memory;   /* > 0: the plan's total must be at most so many bytes. Values are computed again instead of kept until
                         * it is (docs/memory.md): slower, the results are the same bits. SW_ERR_MEMORY if that is not enough */
+    sw_program *shares; /* takes the arena of that program as its own, enlarged if need be: the two must never be at work at
+                         * the same time, and outputs hold only until the other runs */
 } sw_compile_options;
 
 /* Compiles the graph's outputs and assigns for the device. The graph may be freed afterwards. o may be NULL. */

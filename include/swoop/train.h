@@ -42,6 +42,13 @@ typedef struct sw_trainer_options {
     sw_precision precision;
     bool stochastic_rounding; /* bf16, f16: the half copies of weights are rounded up or down by chance (docs/precision.md) */
     uint64_t seed;          /* initial weights, shuffling, dropout */
+    /* Device memory: docs/memory.md. */
+    uint64_t memory;        /* > 0: a step, and what is evaluated between steps, take at most so many bytes of the device: values
+                             * are computed again instead of kept, then batches are cut into micro-batches. SW_ERR_MEMORY where
+                             * that is not enough */
+    int64_t grad_accum;     /* > 1: each batch in at least so many micro-batches, then one update. The loss must be a mean over
+                             * samples; batch norm and class weights see micro-batches */
+    bool shrink;            /* when the device is out of memory: plan the step anew with less, and go on; else stop */
     bool profile;           /* time every launch of the training step: sw_trainer_profile */
     double ema;             /* > 0: an exponential average of the weights with this decay, updated after every step
                                (torch.optim.swa_utils; the first is the weights); see below. 0.999 */
@@ -68,6 +75,15 @@ SW_API void sw_trainer_free(sw_trainer *t);
 SW_API sw_status sw_trainer_prepare(sw_trainer *t, const sw_dataset *d);
 SW_API sw_params *sw_trainer_params(sw_trainer *t);     /* NULL before prepare */
 SW_API const sw_plan *sw_trainer_plan(sw_trainer *t);   /* of the training program; NULL before prepare */
+/* How a step is done, after prepare. */
+typedef struct sw_trainer_memory_info {
+    uint64_t memory;     /* bytes allowed; 0: no limit */
+    int64_t micro_batch; /* samples of a micro-batch, or of the batch */
+    int64_t parts;       /* micro-batches of a whole batch; 1: none */
+    int shrunk;          /* times that the step was planned anew for want of memory */
+    sw_plan plan;        /* as sw_trainer_plan; .again says what is recomputed */
+} sw_trainer_memory_info;
+SW_API sw_status sw_trainer_memory(const sw_trainer *t, sw_trainer_memory_info *out);
 SW_API int64_t sw_trainer_steps_done(const sw_trainer *t);
 /* Table, JSON or trace of the training program (options.profile); sw_string_free. */
 SW_API sw_status sw_trainer_profile(sw_trainer *t, sw_profile_format format, char **out);
@@ -182,6 +198,7 @@ typedef struct sw_fit_result {
     int64_t skipped;                /* steps skipped: for NaN, and overflows */
     int64_t overflows;              /* f16: those skipped because gradients times loss_scale were not finite */
     double loss_scale;              /* f16: of the last step; else 0 */
+    int shrunk;                     /* times that the step was planned anew for want of memory */
     bool early;                     /* stopped by patience */
     int64_t shadowed;               /* steps of this call that were computed twice, with the same results */
 } sw_fit_result;
@@ -271,10 +288,12 @@ typedef struct sw_device_plan {
     sw_device_properties device;
     sw_plan plan;                /* of a step on `batch` samples */
     int64_t batch, count;        /* count: samples of the data; 0 with a shape */
+    int64_t micro_batch;         /* samples that are done at once: fewer than batch with memory or grad_accum */
     int64_t parameters;
     int64_t sample_rank, sample_shape[SW_MAX_RANK], classes;
     bool fits;                   /* plan.total is at most device.memory_free */
-    int64_t largest_batch;       /* that fits; at most 2^20 and, where count is known, count. 0: none does */
+    int64_t largest_batch;       /* that fits; at most 2^20 and, where count is known, count. 0: none does. With memory or
+                                  * grad_accum: batch, if that fits */
 } sw_device_plan;
 SW_API sw_status sw_run_plan(sw_config *c, const sw_plan_request *q, sw_device_plan *out);
 

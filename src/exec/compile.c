@@ -270,11 +270,11 @@ static sw_status allocate(compilation *c)
     const sw__backend *b = c->device->backend;
     const sw_plan *plan = &p->plan;
     const struct { size_t bytes; void **buffer; } wanted[] = {{c->inputs_bytes, &p->inputs_buffer},
-                                                              {c->consts_bytes, &p->consts_buffer},
-                                                              {c->schedule->arena_bytes, &p->arena_buffer}};
+                                                              {c->consts_bytes, &p->consts_buffer}};
     sw_status st = SW_OK;
     for (size_t i = 0; i < SW_COUNT(wanted) && st == SW_OK; i++)
         if (wanted[i].bytes) st = b->alloc(c->device->dev, wanted[i].bytes, wanted[i].buffer);
+    if (st == SW_OK) st = sw__arena_open(p, c->options->shares);
     c->device->full = st == SW_ERR_MEMORY;
     if (st != SW_ERR_MEMORY) return st;
     return sw__prefix(st, "%s: the program needs %llu bytes in all, %llu of them for variables, %llu for inputs and "
@@ -351,6 +351,7 @@ static sw_status bind_launches(compilation *c)
             bind[k] = step->kind == SW_STEP_OP ? bind_ref(c, &step->refs[k]) : c->storage[step->refs[k].storage];
         if (step->workspace >= 0) bind[n] = c->storage[step->workspace];
         c->program->launches[i].bind = bind;
+        c->program->launches[i].n_bind = (uint32_t)n + 1;
     }
     return SW_OK;
 }

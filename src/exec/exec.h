@@ -47,6 +47,10 @@ void sw__params_layout_free(sw_params *p);
 sw_status sw__params_match(const sw_params *p, const sw__var *v, uint32_t *slot);
 /* Byte offset of a packed group, if the store lays its variables as the group says. */
 sw_status sw__params_group(const sw_params *p, const sw_graph *g, uint32_t group, sw__bind *out);
+/* share.c: the program's arena, large enough; an arena of its own, or that of `with`. */
+sw_status sw__arena_open(sw_program *p, const sw_program *with);
+void sw__arena_close(sw_program *p);
+sw_status sw__arena_rebind(sw_program *p); /* before a run */
 /* budget.c: where the plan is fullest, and what takes the room there. */
 void sw__plan_peak(const sw__schedule *s, sw_plan *plan);
 /* Recomputes until the plan's total is at most `budget` (0: no limit); launches and plan follow. SW_ERR_MEMORY if that cannot
@@ -76,7 +80,8 @@ typedef struct sw__io_slot {
 /* One launch: what the backend made of a step, bound to memory. */
 typedef struct sw__launch {
     void *built;       /* kernel or op plan */
-    const sw__bind *bind;
+    sw__bind *bind;
+    uint32_t n_bind;
     const char *name;
     const char *kind;  /* "kernel", "copy", or the op's name */
     bool is_op;
@@ -92,8 +97,19 @@ typedef struct sw__launch {
  * 0xFF for its death (FAKECUDA_POISON). */
 typedef struct sw__dead { uint32_t launch; size_t offset, bytes; } sw__dead;
 
+/* An arena that programs share (sw_compile_options.shares). It grows with the greatest; who was bound to another buffer
+ * is bound anew before it runs. */
+typedef struct sw__shared {
+    int users;
+    void *buffer;
+    size_t bytes;
+    uint64_t times; /* that it was allocated */
+} sw__shared;
+
 struct sw_program {
     sw_device *device;
+    sw__shared *shared;          /* whose buffer is arena_buffer, as of … */
+    uint64_t bound_at;           /* … its times */
     sw_params *params;
     bool owns_params, profile;
     bool ready;                  /* its kernels are built */

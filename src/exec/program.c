@@ -17,7 +17,7 @@ void sw_program_free(sw_program *p)
     }
     if (p->inputs_buffer) b->release(p->device->dev, p->inputs_buffer);
     if (p->consts_buffer) b->release(p->device->dev, p->consts_buffer);
-    if (p->arena_buffer) b->release(p->device->dev, p->arena_buffer);
+    sw__arena_close(p);
     if (p->owns_params) sw_params_free(p->params);
     sw__free(p->launches);
     sw__free(p->inputs);
@@ -195,6 +195,7 @@ sw_status sw_program_run(sw_program *p)
 {
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
     SW_TRY(sw_program_build(p));
+    SW_TRY(sw__arena_rebind(p));
     SW_TRY(run_once(p));
     if (p->runs++ > 0) p->device->looping = true;
     if (p->runs % SW__RUNS_AHEAD != 0) return SW_OK; /* whoever reads a result waits for it */

@@ -313,6 +313,21 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
                   .choices = "stop|continue",
                   .help = "when a loss is NaN or infinite" },
     },
+    [SW_KEY_MEMORY] = {
+        .info = { .name = "memory", .group = "control", .type = SW_KEY_STRING, .fallback = "", .may_change = true,
+                  .help = "device memory that training may take, as 800M or 1.5GiB: values are recomputed, then batches cut "
+                          "into micro-batches, until it fits" },
+    },
+    [SW_KEY_GRAD_ACCUM] = {
+        .info = { .name = "grad_accum", .group = "control", .type = SW_KEY_INT, .fallback = "1", .least = 1, .most = 1 << 20,
+                  .may_change = true,
+                  .help = "micro-batches that each batch is cut into; one update follows all" },
+    },
+    [SW_KEY_ON_OOM] = {
+        .info = { .name = "on_oom", .group = "control", .type = SW_KEY_CHOICE, .fallback = "stop", .choices = "stop|shrink",
+                  .may_change = true,
+                  .help = "when the device is out of memory: stop, or plan the step anew with less and go on" },
+    },
     [SW_KEY_PROFILE] = {
         .info = { .name = "profile", .group = "control", .type = SW_KEY_INT, .fallback = "0", .least = 0,
                   .most = EXACT,

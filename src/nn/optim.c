@@ -152,8 +152,20 @@ static sw_status make_flat(sw__flat *f, sw_graph *g, const sw_optimizer *o, cons
     *f = (sw__flat){.g = g, .o = o, .params = params, .n = n, .decay = decay};
     SW_TRY(sw__var_group(g, params, n, &f->group));
     f->p = sw__varpack(g, f->group);
-    f->grad = sw__pack(g, f->group, grads);
+    if (grads) f->grad = sw__pack(g, f->group, grads);
     return SW_OK;
+}
+
+/* The gradients of the micro-batches so far, this one's added: the first replaces what is left from the step before. */
+static void accumulate(sw__flat *f, const sw__accumulate *a)
+{
+    const sw_t sum = sw__flat_state(f, SW__ACCUMULATED);
+    if (a->part != SW__PART_UPDATE) {
+        f->grad = sw_add(sw_where(a->keep, sum, sw_const(f->g, SW_F32, 0)), sw_mul(f->grad, a->scale));
+        sw_assign(sum, f->grad);
+    } else {
+        f->grad = sum;
+    }
 }
 
 /* What the host sets for each step, only what this optimiser reads; and whether the step counts at all. */
@@ -180,13 +192,15 @@ static sw_status check_options(const sw_optimizer *o)
 }
 
 static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const sw_t *grads,
-                        const sw__loss_scale *scale)
+                        const sw__loss_scale *scale, const sw__accumulate *a)
 {
     sw_t finite = SW_NONE;
     sw__flat f[MAX_CLASSES];
     uint32_t at = 0;
     for (int i = 0; i < s->classes; at += s->n[i++])
-        SW_TRY(make_flat(&f[i], g, o, s->params + at, grads + at, s->n[i], s->decay[i]));
+        SW_TRY(make_flat(&f[i], g, o, s->params + at, grads ? grads + at : NULL, s->n[i], s->decay[i]));
+    for (int i = 0; i < s->classes && a->part != SW__PART_WHOLE; i++) accumulate(&f[i], a);
+    if (a->part == SW__PART_ACCUMULATE) return sw_graph_status(g);
     if (o->loss_scale > 0) finite = sw__scale_step(g, o, scale, f, s->classes);
     if (o->clip_value > 0) clip_value(g, f, s->classes, o->clip_value);
     if (o->clip_norm > 0) clip_norm(g, f, s->classes, o->clip_norm);
@@ -207,6 +221,12 @@ static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const sel
 
 sw_status sw_optimizer_apply(const sw_optimizer *optimizer, sw_t loss, const sw_t *frozen, int n_frozen)
 {
+    return sw__optimizer_part(optimizer, loss, frozen, n_frozen, &(sw__accumulate){.part = SW__PART_WHOLE});
+}
+
+sw_status sw__optimizer_part(const sw_optimizer *optimizer, sw_t loss, const sw_t *frozen, int n_frozen,
+                             const sw__accumulate *a)
+{
     if (!optimizer || (unsigned)optimizer->kind >= SW_OPTIMIZER_COUNT)
         return sw__fail(SW_ERR_ARGUMENT, "sw_optimizer_apply: no such optimiser");
     if (!loss.graph) return sw__fail(SW_ERR_ARGUMENT, "sw_optimizer_apply: the loss is invalid");
@@ -220,14 +240,14 @@ sw_status sw_optimizer_apply(const sw_optimizer *optimizer, sw_t loss, const sw_
     if (st == SW_OK && s.total == 0)
         st = sw__fail(SW_ERR_ARGUMENT, "sw_optimizer_apply: there is nothing to learn: the graph has no parameter (sw_param, or of a "
                       "layer) that is not frozen");
-    if (st == SW_OK && !(grads = sw__malloc(s.total * sizeof *grads)))
+    const bool derive = a->part != SW__PART_UPDATE, scaled = o.loss_scale > 0;
+    if (st == SW_OK && derive && !(grads = sw__malloc(s.total * sizeof *grads)))
         st = sw__no_memory(s.total * sizeof *grads, "the list of gradients");
     sw__loss_scale scale = {0};
-    if (st == SW_OK && o.loss_scale > 0)
-        st = sw_grad_from(loss, sw__scale_of(loss, &o, &scale), s.params, (int)s.total, grads);
-    else if (st == SW_OK)
-        st = sw_grad(loss, s.params, (int)s.total, grads);
-    if (st == SW_OK) st = append(g, &o, loss, &s, grads, &scale);
+    const sw_t seed = st == SW_OK && scaled ? sw__scale_of(loss, &o, &scale) : SW_NONE;
+    if (st == SW_OK && derive) st = scaled ? sw_grad_from(loss, seed, s.params, (int)s.total, grads)
+                                           : sw_grad(loss, s.params, (int)s.total, grads);
+    if (st == SW_OK) st = append(g, &o, loss, &s, grads, &scale, a);
     sw__free(grads);
     sw__free(s.params);
     return st;

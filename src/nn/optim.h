@@ -28,6 +28,20 @@ sw_t sw__scale_step(sw_graph *g, const sw_optimizer *o, const sw__loss_scale *s,
 /* The scalars that the host gives before step t = 0, 1, …: in: the schedule's lr; out: what the rule reads. */
 typedef struct sw__scalars { double lr, bias1, bias2; } sw__scalars;
 
+#define SW__ACCUMULATED "accumulated" /* "fc1.weight.accumulated" */
+/* A step over several micro-batches is in two programs: each micro-batch adds to the gradients, then all learn from them. */
+typedef enum sw__part {
+    SW__PART_WHOLE,      /* gradients and update, as sw_optimizer_apply */
+    SW__PART_ACCUMULATE, /* the gradients, times `scale`, are added to state (or begin it, unless `keep`) */
+    SW__PART_UPDATE,     /* the update from that state */
+    SW__PART_BOTH        /* both, for the variables that the two have between them */
+} sw__part;
+typedef struct sw__accumulate { sw__part part; sw_t scale, keep; } sw__accumulate; /* f32 and bool scalars */
+sw_status sw__optimizer_part(const sw_optimizer *o, sw_t loss, const sw_t *frozen, int n_frozen, const sw__accumulate *a);
+
+/* optim_rules.c: one state variable for each parameter ("fc1.weight.exp_avg"), packed like the parameters: the flat tensor. */
+sw_t sw__flat_state(const sw__flat *f, const char *what);
+
 typedef struct sw__rule {
     const char *name; /* "adamw", as in run files */
     void (*update)(const sw__flat *f);

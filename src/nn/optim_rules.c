@@ -5,8 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* One state variable for each parameter ("fc1.weight.exp_avg"), packed like the parameters: the flat tensor. */
-static sw_t flat_state(const sw__flat *f, const char *what)
+sw_t sw__flat_state(const sw__flat *f, const char *what)
 {
     sw_t *vars = sw__malloc(f->n * sizeof *vars);
     if (!vars) return sw__graph_error(f->g, SW_ERR_MEMORY, "out of memory: optimiser state");
@@ -47,7 +46,7 @@ static void update_sgd(const sw__flat *f)
     const sw_t g = f->decay > 0 ? mix(1, f->grad, f->decay, f->p) : f->grad;
     sw_t step = g;
     if (o->momentum != 0) {
-        const sw_t state = flat_state(f, "momentum_buffer");
+        const sw_t state = sw__flat_state(f, "momentum_buffer");
         const sw_t v = sw_add(sw_mul_scalar(state, o->momentum), o->dampening != 0 ? sw_mul(g, f->bias1) : g);
         assign(f, state, v);
         step = o->nesterov ? mix(1, g, o->momentum, v) : v;
@@ -61,7 +60,7 @@ typedef struct moments { sw_t m, v; } moments;
 static moments next_moments(const sw__flat *f, sw_t g)
 {
     const double b1 = f->o->betas[0], b2 = f->o->betas[1];
-    const sw_t m_state = flat_state(f, "exp_avg"), v_state = flat_state(f, "exp_avg_sq");
+    const sw_t m_state = sw__flat_state(f, "exp_avg"), v_state = sw__flat_state(f, "exp_avg_sq");
     const moments next = {mix(b1, m_state, 1 - b1, g), mix(b2, v_state, 1 - b2, sw_mul(g, g))};
     assign(f, m_state, next.m);
     assign(f, v_state, next.v);
@@ -72,7 +71,7 @@ static moments next_moments(const sw__flat *f, sw_t g)
 static sw_t second_moment(const sw__flat *f, sw_t v)
 {
     if (!f->o->amsgrad) return v;
-    const sw_t state = flat_state(f, "max_exp_avg_sq"), most = sw_max(state, v);
+    const sw_t state = sw__flat_state(f, "max_exp_avg_sq"), most = sw_max(state, v);
     assign(f, state, most);
     return most;
 }
@@ -149,17 +148,17 @@ static void radam_scalars(const sw_optimizer *o, int64_t t, sw__scalars *s)
 static void update_rmsprop(const sw__flat *f)
 {
     const double a = f->o->alpha;
-    const sw_t g = decayed(f), state = flat_state(f, "square_avg"), v = mix(a, state, 1 - a, sw_mul(g, g));
+    const sw_t g = decayed(f), state = sw__flat_state(f, "square_avg"), v = mix(a, state, 1 - a, sw_mul(g, g));
     assign(f, state, v);
     sw_t spread = v;
     if (f->o->centered) {
-        const sw_t mean_state = flat_state(f, "grad_avg"), mean = mix(a, mean_state, 1 - a, g);
+        const sw_t mean_state = sw__flat_state(f, "grad_avg"), mean = mix(a, mean_state, 1 - a, g);
         assign(f, mean_state, mean);
         spread = sw_sub(v, sw_mul(mean, mean));
     }
     sw_t move = sw_div(g, sw_add_scalar(sw_sqrt(spread), f->o->eps));
     if (f->o->momentum != 0) {
-        const sw_t buffer = flat_state(f, "momentum_buffer");
+        const sw_t buffer = sw__flat_state(f, "momentum_buffer");
         move = mix(f->o->momentum, buffer, 1, move);
         assign(f, buffer, move);
     }
@@ -169,7 +168,7 @@ static void update_rmsprop(const sw__flat *f)
 /* Duchi et al. 2011: s += g²; p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). */
 static void update_adagrad(const sw__flat *f)
 {
-    const sw_t g = decayed(f), state = flat_state(f, "sum"), s = sw_add(state, sw_mul(g, g));
+    const sw_t g = decayed(f), state = sw__flat_state(f, "sum"), s = sw_add(state, sw_mul(g, g));
     assign(f, state, s);
     assign(f, f->p, sw_sub(f->p, sw_div(sw_mul(g, f->lr), sw_add_scalar(sw_sqrt(s), f->o->eps))));
 }
@@ -183,7 +182,7 @@ static void adagrad_scalars(const sw_optimizer *o, int64_t t, sw__scalars *s)
 static void update_adadelta(const sw__flat *f)
 {
     const double a = f->o->alpha;
-    const sw_t g = decayed(f), v_state = flat_state(f, "square_avg"), u_state = flat_state(f, "acc_delta");
+    const sw_t g = decayed(f), v_state = sw__flat_state(f, "square_avg"), u_state = sw__flat_state(f, "acc_delta");
     const sw_t v = mix(a, v_state, 1 - a, sw_mul(g, g));
     const sw_t ratio = sw_div(sw_sqrt(sw_add_scalar(u_state, f->o->eps)), sw_sqrt(sw_add_scalar(v, f->o->eps)));
     const sw_t d = sw_mul(ratio, g);
@@ -196,7 +195,7 @@ static void update_adadelta(const sw__flat *f)
 static void update_adamax(const sw__flat *f)
 {
     const double b1 = f->o->betas[0], b2 = f->o->betas[1];
-    const sw_t g = decayed(f), m_state = flat_state(f, "exp_avg"), u_state = flat_state(f, "exp_inf");
+    const sw_t g = decayed(f), m_state = sw__flat_state(f, "exp_avg"), u_state = sw__flat_state(f, "exp_inf");
     const sw_t m = mix(b1, m_state, 1 - b1, g);
     const sw_t u = sw_max(sw_mul_scalar(u_state, b2), sw_add_scalar(sw_abs(g), f->o->eps));
     assign(f, m_state, m);
@@ -219,7 +218,7 @@ static sw_t sign(sw_t x)
 static void update_lion(const sw__flat *f)
 {
     const double b1 = f->o->betas[0], b2 = f->o->betas[1];
-    const sw_t state = flat_state(f, "exp_avg");
+    const sw_t state = sw__flat_state(f, "exp_avg");
     sw_t move = sign(mix(b1, state, 1 - b1, f->grad));
     if (f->decay > 0) move = mix(1, move, f->decay, f->p);
     assign(f, state, mix(b2, state, 1 - b2, f->grad));

@@ -5,7 +5,9 @@
 #include "pass/recompute.h"
 
 #define ROUNDS 12        /* times that the target is lowered because what was placed has gaps */
-#define REFRESH 8        /* choices after which all scores are found anew */
+#define REFRESH 24       /* choices after which all scores are found anew */
+#define NEAR 1.5         /* times the goal: what is farther away is not tried for again */
+#define SMALL 2000       /* values that are so many times smaller than the arena are left alone */
 #define MOST_CHAIN 512   /* values that one choice may drop */
 
 /* A machine does about ten operations in the time in which it moves a byte; a launch costs as much as some microseconds. */
@@ -49,13 +51,16 @@ static sw_status updates_last(sw__schedule *s)
 
 typedef struct choice { int32_t value; uint32_t cut; } choice;
 
+/* A step that reads or writes a value in the sequence that was looked at, and the value's version there. */
+typedef struct touch { uint32_t at; int version; } touch;
+
 typedef struct search {
     sw__recompute c;
     choice *choice;   /* in the order in which they were made */
     uint32_t n, cap;
     double *over;     /* by step: sums of the bytes over the target before it */
     uint32_t *start;  /* by storage: where its touches begin in … */
-    uint32_t *touch;  /* … the entries that read or write it, ascending */
+    touch *touch;     /* … who reads or writes it, one after another */
     struct move *moves;
     uint32_t n_moves;
     size_t goal, least; /* least: the smallest arena that was found */
@@ -97,13 +102,11 @@ static uint32_t made(const sw__recompute *c, const sw__kept *v) { return c->writ
 /* The stretch between two uses of one version in which it weighs most while too much lives; false: in none. */
 static bool longest_gap(const search *f, int32_t value, uint32_t *cut, uint32_t *back)
 {
-    const sw__recompute *c = &f->c;
-    const sw__lives *l = &c->lives[value];
-    const uint32_t last = made(c, &c->value[value]);
+    const uint32_t last = made(&f->c, &f->c.value[value]);
     double most = 0;
     for (uint32_t k = f->start[value]; k + 1 < f->start[value + 1]; k++) {
-        const uint32_t a = f->touch[k], b = f->touch[k + 1], from = c->entry[a].at, to = c->entry[b].at;
-        if (from < last || to <= from || sw__version_at(l, a) != sw__version_at(l, b)) continue;
+        const uint32_t from = f->touch[k].at, to = f->touch[k + 1].at;
+        if (from < last || to <= from || f->touch[k].version != f->touch[k + 1].version) continue;
         const double over = f->over[to] - f->over[from + 1];
         if (over <= most) continue;
         most = over;
@@ -119,7 +122,7 @@ static bool last_before(const search *f, int32_t value, uint32_t back, uint32_t 
 {
     const uint32_t from = f->start[value], to = f->start[value + 1];
     if (from == to) return false;
-    *last = f->c.entry[f->touch[to - 1]].at;
+    *last = f->touch[to - 1].at;
     return *last < back;
 }
 
@@ -162,9 +165,10 @@ static void list_touches(search *f, bool count)
         const sw__step *t = &s->steps[f->c.entry[e].step];
         for (int k = 0; k < t->n_in + t->n_out; k++) {
             const int32_t r = t->refs[k].storage;
-            if (s->storages[r].kind != SW_STORE_ARENA || sw__version_at(&f->c.lives[r], e) < 0) continue;
+            const int version = s->storages[r].kind == SW_STORE_ARENA ? sw__version_at(&f->c.lives[r], e) : -1;
+            if (version < 0) continue;
             if (count) f->start[r + 2]++;
-            else f->touch[f->start[r + 1]++] = e;
+            else f->touch[f->start[r + 1]++] = (touch){f->c.entry[e].at, version};
         }
     }
 }
@@ -186,13 +190,12 @@ static void look(search *f)
     list_touches(f, false);
 }
 
-/* Bytes over the target (times how long) that the move saves for each operation that it costs; 0: it does not help. The
- * present sequence is another one afterwards. */
+/* Bytes over the target (times how long) that the move saves for each operation that it costs; 0: it does not help. What look
+ * found stays as it is. */
 static void score(search *f, move *m, double excess, double extra)
 {
     const uint32_t before = f->n;
     m->score = 0;
-    look(f);
     if (!make_move(f, m)) return;
     sw__recompute_try(&f->c);
     const double gain = f->c.possible ? excess - f->c.excess : 0;
@@ -235,7 +238,6 @@ static bool reach(search *f)
         if (f->c.excess <= 0) return true;
         move *m = next_move(f, k % REFRESH == 0, f->c.excess, f->c.extra);
         if (!m) return false;
-        look(f);
         if (!make_move(f, m)) m->score = 0;
     }
     return false;
@@ -271,10 +273,9 @@ static void recall(search *f)
 }
 
 /* Lowers the target until what is placed fits, or nothing more helps. */
-static sw_status find(search *f, const sw__traits *t, bool dear)
+static sw_status find(search *f, const sw__traits *t, double target)
 {
-    f->c.allow_dear = dear;
-    f->c.target = (int64_t)f->goal;
+    f->c.target = (int64_t)target;
     for (int round = 0; round < ROUNDS && f->least > f->goal; round++) {
         size_t bytes = 0;
         const bool reached = reach(f);
@@ -282,6 +283,22 @@ static sw_status find(search *f, const sw__traits *t, bool dear)
         remember(f, bytes);
         if (!reached) break;
         f->c.target = (int64_t)((double)f->c.target * SW_MIN(0.995, 0.995 * (double)f->goal / (double)bytes));
+    }
+    return SW_OK;
+}
+
+/* Without products first. A choice that was good early on may be in the way later: then anew, towards less than the goal,
+ * so that others come first. */
+static sw_status find_all(search *f, const sw__traits *t)
+{
+    static const double anew[] = {0.9, 0.8, 0.65, 0.45, 0.25};
+    SW_TRY(find(f, t, (double)f->goal));
+    f->c.allow_dear = true;
+    if (f->least > f->goal) SW_TRY(find(f, t, (double)f->goal));
+    if ((double)f->least > NEAR * (double)f->goal) return SW_OK;
+    for (size_t i = 0; i < SW_COUNT(anew) && f->least > f->goal; i++) {
+        undo(f, 0);
+        SW_TRY(find(f, t, anew[i] * (double)f->goal));
     }
     return SW_OK;
 }
@@ -315,7 +332,8 @@ static void list_moves(search *f)
 {
     const sw__schedule *s = f->c.s;
     for (uint32_t v = 0; v < s->n_storages; v++) {
-        const bool can = s->storages[v].kind == SW_STORE_ARENA && !f->c.value[v].fixed && f->c.value[v].n_uses > 0;
+        const bool can = s->storages[v].kind == SW_STORE_ARENA && !f->c.value[v].fixed && f->c.value[v].n_uses > 0 &&
+                         s->storages[v].bytes >= s->arena_bytes / SMALL;
         for (int chain = 0; chain < 2 && can; chain++) f->moves[f->n_moves++] = (move){(int32_t)v, chain == 1, 0};
     }
 }
@@ -395,8 +413,7 @@ sw_status sw__recompute_until(sw__schedule *s, const sw__traits *t, size_t goal,
     if (out->fits) return SW_OK;
     SW_TRY(updates_last(s));
     sw_status st = begin(&f, s, goal);
-    if (st == SW_OK) st = find(&f, t, false);
-    if (st == SW_OK && f.least > goal) st = find(&f, t, true);
+    if (st == SW_OK) st = find_all(&f, t);
     out->least = f.least;
     out->fits = f.least <= goal;
     if (st == SW_OK && out->fits) st = prune(&f, t);

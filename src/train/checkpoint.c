@@ -58,7 +58,7 @@ static sw_status snapshot_take(sw_params *p, bool model_only, bool averaged, sna
     for (int i = 0; i < count; i++) {
         sw_var_info v;
         SW_TRY(sw_params_info(p, i, &v));
-        if (model_only && v.kind == SW_VAR_STATE) continue;
+        if (v.kind == SW_VAR_STATE && (model_only || sw__micro_is_state(v.name))) continue;
         sw_named_array *a = &s->arrays[s->n];
         a->name = v.name;
         a->array = (sw_array){.dtype = v.dtype, .rank = v.rank, .bytes = (size_t)v.elements * sw_dtype_size(v.dtype)};
@@ -234,6 +234,7 @@ static sw_status load_all(sw_trainer *t, const sw_safetensors *f, uint64_t *hash
         sw_var_info v;
         sw_array a;
         SW_TRY(sw_params_info(t->params, i, &v));
+        if (v.kind == SW_VAR_STATE && sw__micro_is_state(v.name)) continue;
         SW_TRY(sw_safetensors_array(f, v.name, &a));
         bool same = a.dtype == v.dtype && a.rank == v.rank;
         for (int k = 0; same && k < v.rank; k++) same = a.shape[k] == v.shape[k];

@@ -12,6 +12,7 @@ typedef struct fit {
     sw_loader *loader;
     sw_batch next;           /* with `ahead`: the batch that comes next, which the device has already */
     bool ahead;
+    bool unsent;             /* … has not: it is sent when its turn comes */
     sw__fit_state s;
     int64_t epochs;          /* to run in all; INT64_MAX where steps or time decide */
     int64_t epoch_steps, total_steps; /* total 0: unknown (time decides) */
@@ -107,24 +108,46 @@ static sw_status checkpoint(fit *f)
 
 /* ---- one step -------------------------------------------------------------------------------------------------------------- */
 
+/* Does it again for as long as the device is out of memory and the step can be planned with less. */
+static sw_status send_batch(fit *f, const sw_batch *b)
+{
+    sw_status st = sw__trainer_send(f->t, b->x, b->y, b->n);
+    while (st == SW_ERR_MEMORY) {
+        SW_TRY(sw__memory_shrink(f->t));
+        st = sw__trainer_send(f->t, b->x, b->y, b->n);
+    }
+    return st;
+}
+
+static sw_status launch_batch(fit *f, const sw_batch *b)
+{
+    sw_status st = sw__trainer_launch(f->t, b->n);
+    while (st == SW_ERR_MEMORY) {
+        SW_TRY(sw__memory_shrink(f->t));
+        SW_TRY(send_batch(f, b));
+        st = sw__trainer_launch(f->t, b->n);
+    }
+    return st;
+}
+
 static sw_status next_batch(fit *f, sw_batch *b)
 {
-    if (f->ahead) {
-        *b = f->next;
-        f->ahead = false;
-        return SW_OK;
-    }
-    SW_TRY(sw_loader_next(f->loader, b));
-    return b->n ? sw__trainer_send(f->t, b->x, b->y, b->n) : SW_OK;
+    const bool sent = f->ahead && !f->unsent;
+    if (f->ahead) *b = f->next;
+    else SW_TRY(sw_loader_next(f->loader, b));
+    f->ahead = f->unsent = false;
+    return b->n && !sent ? send_batch(f, b) : SW_OK;
 }
 
 /* The batch after the one that is at work, on its way before anybody waits for that. If it cannot be read, that is told
- * when its turn comes: the loader fails again. */
-static sw_status send_ahead(fit *f)
+ * when its turn comes: the loader fails again. One of another size waits: its program might have to be made, and move the
+ * memory in which the present step leaves its loss. */
+static sw_status send_ahead(fit *f, const sw_batch *now)
 {
     if (f->o->steps > 0 && f->t->step + f->s.skipped + 1 >= f->o->steps) return SW_OK;
     if (sw_loader_next(f->loader, &f->next) != SW_OK) return SW_OK;
-    if (f->next.n) SW_TRY(sw__trainer_send(f->t, f->next.x, f->next.y, f->next.n));
+    f->unsent = f->next.n != now->n;
+    if (f->next.n && !f->unsent) SW_TRY(sw__trainer_send(f->t, f->next.x, f->next.y, f->next.n));
     f->ahead = true;
     return SW_OK;
 }
@@ -218,9 +241,9 @@ static sw_status step(fit *f, const sw_batch *b)
     double loss, correct, unfused = 0;
     const bool shadowed = f->beside && (f->t->step + f->s.skipped + 1) % f->o->shadow_every == 0;
     if (shadowed) SW_TRY(shadow(f, b, &unfused));
-    SW_TRY(sw__trainer_launch(f->t, b->n));
+    SW_TRY(launch_batch(f, b));
     const sw_loader_position after = sw_loader_tell(f->loader);
-    SW_TRY(send_ahead(f));
+    SW_TRY(send_ahead(f, b));
     SW_TRY(sw__trainer_read(f->t, b->n, &loss, &correct));
     f->s.at = after;
     f->saved = false;
@@ -291,6 +314,16 @@ static bool judge(fit *f, bool has_valid)
     return better;
 }
 
+static sw_status evaluate(fit *f)
+{
+    sw_status st = sw_trainer_evaluate(f->t, f->o->valid, &f->valid, NULL);
+    while (st == SW_ERR_MEMORY) {
+        SW_TRY(sw__memory_shrink(f->t));
+        st = sw_trainer_evaluate(f->t, f->o->valid, &f->valid, NULL);
+    }
+    return st;
+}
+
 /* After the last batch of an epoch (or of the run): validation, best, last, checkpoint, event. */
 static sw_status end_epoch(fit *f, bool whole)
 {
@@ -301,7 +334,7 @@ static sw_status end_epoch(fit *f, bool whole)
     const bool last = !whole || f->s.epoch + 1 >= f->epochs || steps_are_done(f);
     e.has_valid = f->o->valid && (last || (f->s.epoch + 1) % every == 0);
     if (f->t->swa_now && whole) SW_TRY(sw__average_add(f->t));
-    if (e.has_valid) SW_TRY(sw_trainer_evaluate(f->t, f->o->valid, &f->valid, NULL));
+    if (e.has_valid) SW_TRY(evaluate(f));
     e.valid = f->valid;
     const bool judged = e.has_valid || !f->o->valid;
     if (judged) e.best = judge(f, e.has_valid);
@@ -386,7 +419,7 @@ static void set_totals(fit *f)
 }
 
 /* Every program that this fit will run, so that their kernels are built together, and none in the middle. */
-static sw_status make_programs(const fit *f)
+static sw_status make_all_programs(const fit *f)
 {
     sw_trainer *const t = f->t;
     const bool whole_epochs = f->total_steps == 0 || f->total_steps >= f->epoch_steps;
@@ -401,6 +434,16 @@ static sw_status make_programs(const fit *f)
     }
     SW_TRY(sw__average_prepare(t));
     return sw__trainer_build(t);
+}
+
+static sw_status make_programs(const fit *f)
+{
+    sw_status st = make_all_programs(f);
+    while (st == SW_ERR_MEMORY) {
+        SW_TRY(sw__memory_shrink(f->t));
+        st = make_all_programs(f);
+    }
+    return st;
 }
 
 /* What must be as it was, so that the resumed fit goes on with the same samples in the same order. */
@@ -496,6 +539,7 @@ static void report(const fit *f, sw_fit_result *r)
         .best_epoch = f->s.best_epoch,
         .best = f->s.best,
         .skipped = f->s.skipped,
+        .shrunk = f->t->shrunk,
         .overflows = f->s.overflows,
         .loss_scale = f->t->scale,
         .early = f->early,
@@ -503,10 +547,10 @@ static void report(const fit *f, sw_fit_result *r)
     };
 }
 
-/* Whatever ends a fit with good weights saves them: an interruption, a callback's wish, time. */
+/* Whatever ends a fit with good weights saves them: an interruption, a callback's wish, time, a device without memory. */
 static sw_status save_at_end(fit *f, sw_status st)
 {
-    const bool good = st == SW_OK || st == SW_ERR_INTERRUPTED || st == SW_ERR_DIVERGED;
+    const bool good = st == SW_OK || st == SW_ERR_INTERRUPTED || st == SW_ERR_DIVERGED || st == SW_ERR_MEMORY;
     if (!good || !f->o->checkpoint || !f->loader) return st;
     char why[1024];
     snprintf(why, sizeof why, "%s", sw_error());

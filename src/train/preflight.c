@@ -341,12 +341,13 @@ static sw_status copy_variable(sw_params *from, sw_params *to, int i)
 static sw_status compile(preflight *f, sw_program **p)
 {
     sw_trainer *const t = f->t;
-    if (f->device == t->device) return sw_compile(f->g, t->device, &(sw_compile_options){.params = t->params}, p);
+    const sw_compile_options here = {.params = t->params, .memory = sw__memory_for(t, f->g),
+                                     .shares = t->n_programs > 0 ? t->programs[0].program : NULL};
+    if (f->device == t->device) return sw_compile(f->g, t->device, &here, p);
     sw_status st = sw_params_new(f->device, f->g, t->o.seed, &f->params);
     for (int i = 0; st == SW_OK && i < sw_params_count(f->params); i++) st = copy_variable(t->params, f->params, i);
     if (st == SW_OK) st = sw_compile(f->g, f->device, &(sw_compile_options){.params = f->params}, p);
-    if (st != SW_ERR_UNSUPPORTED) return st;
-    return sw_compile(f->g, t->device, &(sw_compile_options){.params = t->params}, p);
+    return st == SW_ERR_UNSUPPORTED ? sw_compile(f->g, t->device, &here, p) : st;
 }
 
 static sw_status run(preflight *f, const sw_batch *b, int64_t n)
@@ -389,7 +390,7 @@ static sw_status check(preflight *f, const sw_dataset *d, const sw_batch *b)
     SW_TRY(make_graph(f, n));
     if (f->status != SW_OK) return SW_OK;
     const sw_status st = run(f, b, n);
-    if (st != SW_ERR_MEMORY || !f->device->full) return st;
+    if (st != SW_ERR_MEMORY || (!f->device->full && f->t->o.memory == 0)) return st;
     find(f, SW_FINDING_NOTE, SW_OK, "memory", "there is no room beside the training to look at its first gradients");
     return SW_OK;
 }

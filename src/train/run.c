@@ -67,7 +67,7 @@ static sw_status take_key(run *r, const sw_config *old, sw_key k)
     if (!info->may_change)
         return sw__fail(SW_ERR_ARGUMENT, "resume: %s was %s and cannot become %s; what may change: epochs, steps, time, "
                         "patience, device, threads, workers, batch_size, kernels, no_tune, preflight, shadow, "
-                        "hashes", info->name, was, now);
+                        "hashes, memory, grad_accum, on_oom", info->name, was, now);
     note(r, "change", "%s %s (was %s)", info->name, now, was);
     return SW_OK;
 }
@@ -221,6 +221,26 @@ static int64_t count_parameters(sw_params *p)
     return n;
 }
 
+/* What is done so that the step fits, and what it costs. */
+static void note_memory(const run *r)
+{
+    sw_trainer_memory_info m;
+    if (sw_trainer_memory(r->trainer, &m) != SW_OK) return;
+    const sw_plan_again *const a = &m.plan.again;
+    if (m.memory == 0 && m.parts == 1) return;
+    char again[240] = "nothing recomputed", parts[200] = "";
+    if (a->launches > 0)
+        snprintf(again, sizeof again, "%d of %d launches recomputed (%d products; %.1f %% more operations, some %.0f %% "
+                 "more time; without %.1f MiB)", a->launches, m.plan.launches, a->products,
+                 100 * a->flops / (m.plan.flops - a->flops), 100 * a->slower, (double)a->without / 1048576);
+    if (m.parts > 1)
+        snprintf(parts, sizeof parts, "; %lld micro-batches of %lld, whose gradients add up to the batch's (batch norm sees "
+                 "micro-batches)", (long long)m.parts, (long long)m.micro_batch);
+    if (m.memory > 0) note(r, "memory", "%.1f MiB allowed, %.1f planned: %s%s", (double)m.memory / 1048576,
+                           (double)m.plan.total / 1048576, again, parts);
+    else note(r, "memory", "%s%s", again, parts);
+}
+
 static void note_training(const run *r)
 {
     const sw_config *c = r->c;
@@ -245,6 +265,7 @@ static void note_training(const run *r)
     const bool small = planned < 102.4; /* which would be 0.0 MiB */
     note(r, "device", "%s %s, %s; %.1f %s planned of %.1f GiB free%s", d->id, d->name, d->compute,
          small ? planned : planned / 1024, small ? "KiB" : "MiB", (double)d->memory_free / 1073741824, r->why);
+    note_memory(r);
 }
 
 /* Figures of a device that computes nothing would be made up. */

@@ -3,6 +3,7 @@
 #include "train/run_options.h"
 #include "train/trainer.h"
 #include <math.h>
+#include <stdlib.h>
 #include <stdio.h>
 
 sw_status sw__run_choose(sw_config *c, sw_key k, const char *fmt, double value)
@@ -150,6 +151,35 @@ static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_f
     return SW_OK;
 }
 
+/* "800M", "1.5GiB", "4096": bytes; units are powers of 1024. */
+static bool read_bytes(const char *text, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    double v = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1;
+    if (!end || v <= 0) return false;
+    const char *const unit = *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        for (const char *u = units; u <= unit; u++) v *= 1024;
+        end++;
+        if (strncmp(end, "iB", 2) == 0) end += 2;
+        else if (*end == 'B') end++;
+    }
+    if (*end || v < 1 || v > 1e18) return false;
+    *out = (uint64_t)v;
+    return true;
+}
+
+sw_status sw__run_memory(const sw_config *c, sw_trainer_options *out)
+{
+    const char *const memory = sw_config_text(c, SW_KEY_MEMORY);
+    if (*memory && !read_bytes(memory, &out->memory))
+        return sw__fail(SW_ERR_ARGUMENT, "memory is '%s', and must be a size such as 800M, 1.5GiB or 8G", memory);
+    out->grad_accum = sw_config_int(c, SW_KEY_GRAD_ACCUM);
+    out->shrink = strcmp(sw_config_text(c, SW_KEY_ON_OOM), "shrink") == 0;
+    return SW_OK;
+}
+
 sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, const sw__run_lists *l,
                                   sw_trainer_options *out)
 {
@@ -171,6 +201,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .class_weights = l->class_weights,
         .n_class_weights = l->n_class_weights,
     };
+    SW_TRY(sw__run_memory(c, out));
     if (!sw_precision_find(sw_config_text(c, SW_KEY_PRECISION), &out->precision))
         return sw__fail(SW_ERR_ARGUMENT, "precision '%s' is not known", sw_config_text(c, SW_KEY_PRECISION));
     if (l->n_groups > 0) {

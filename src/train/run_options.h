@@ -36,4 +36,6 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
 /* Every effective key stands in config.yaml: what the optimiser chose, too. */
 sw_status sw__run_note_chosen(sw_config *c, const sw_optimizer *o);
 
+sw_status sw__run_memory(const sw_config *c, sw_trainer_options *out); /* memory, grad_accum, on_oom */
+
 #endif

@@ -68,22 +68,29 @@ static sw_status count_parameters(const sw_graph *g, int64_t *out)
     return SW_OK;
 }
 
-static sw_status plan_batch(const planning *p, int64_t n, bool tell, sw_plan *out)
+static sw_status count_all(const planning *p, int64_t n)
 {
     sw_graph *g = NULL;
     SW_TRY(sw__trainer_graph(p->trainer, SW__TRAIN, n, &g));
-    sw_status st = tell ? count_parameters(g, &p->out->parameters) : SW_OK;
-    if (st == SW_OK) st = sw_plan_launches(g, p->device, NULL, out, tell ? p->q->launch : NULL, p->q->context);
+    const sw_status st = count_parameters(g, &p->out->parameters);
     sw_graph_free(g);
+    return st;
+}
+
+static sw_status plan_batch(const planning *p, int64_t n, bool tell, sw_plan *out)
+{
+    if (tell) SW_TRY(count_all(p, n));
+    const sw_status st = sw__memory_plan(p->trainer, p->device, n, tell ? p->q->launch : NULL, p->q->context, out);
+    if (st == SW_OK && tell) p->out->micro_batch = p->trainer->micro.n > 0 ? SW_MIN(p->trainer->micro.n, n) : n;
     return st;
 }
 
 static sw_status fits(const planning *p, int64_t n, bool *yes)
 {
     sw_plan plan;
-    SW_TRY(plan_batch(p, n, false, &plan));
-    *yes = plan.total <= p->out->device.memory_free;
-    return SW_OK;
+    const sw_status st = plan_batch(p, n, false, &plan);
+    *yes = st == SW_OK && plan.total <= p->out->device.memory_free;
+    return st == SW_ERR_MEMORY ? SW_OK : st;
 }
 
 /* Bytes grow almost linearly with the batch: a straight line through two plans says where to look, plans decide. */
@@ -120,7 +127,9 @@ static sw_status plan(planning *p, const sw_config *c)
     SW_TRY(prepare(p, c));
     SW_TRY(plan_batch(p, p->out->batch, true, &p->out->plan));
     p->out->fits = p->out->plan.total <= p->out->device.memory_free;
-    return find_largest(p);
+    if (p->trainer->o.memory == 0 && p->trainer->o.grad_accum <= 1) return find_largest(p);
+    p->out->largest_batch = p->out->fits ? p->out->batch : 0; /* any number of micro-batches makes one */
+    return SW_OK;
 }
 
 sw_status sw_run_plan(sw_config *c, const sw_plan_request *q, sw_device_plan *out)

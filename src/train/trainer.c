@@ -2,8 +2,9 @@
  * Under fit.c and run.c; on exec and nn. */
 #include "train/trainer.h"
 #include "exec/exec.h"
-#include "pass/pass.h"
 #include "nn/models.h"
+#include "nn/optim.h"
+#include "pass/pass.h"
 #include <math.h>
 
 void sw_trainer_stop(sw_trainer *t)
@@ -107,7 +108,7 @@ static bool has_late(const sw_trainer *t)
     return false;
 }
 
-static sw_status apply_optimizer(const sw_trainer *t, sw_t loss)
+sw_status sw__trainer_learn(const sw_trainer *t, sw_t loss, const sw__accumulate *a)
 {
     sw_optimizer o = t->o.optimizer;
     sw_param_group groups[SW_MAX_PARAM_GROUPS];
@@ -116,8 +117,10 @@ static sw_status apply_optimizer(const sw_trainer *t, sw_t loss)
         if (groups[i].late) groups[i].frozen = false;
         o.groups = groups;
     }
-    return sw_optimizer_apply(&o, loss, NULL, 0);
+    return sw__optimizer_part(&o, loss, NULL, 0, a);
 }
+
+static bool learns(sw__mode mode) { return mode == SW__TRAIN || mode == SW__ACCUM || mode == SW__BOTH; }
 
 static sw_t named_model(const sw_trainer *t, sw_t x)
 {
@@ -130,7 +133,7 @@ static sw_t named_model(const sw_trainer *t, sw_t x)
 static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
 {
     sw_graph_set_seed(g, t->o.seed);
-    sw_graph_set_training(g, mode == SW__TRAIN || mode == SW__DIAGNOSE);
+    sw_graph_set_training(g, learns(mode) || mode == SW__DIAGNOSE);
     const sw_t x = batch_input(g, "x", t->x_dtype, n, t->x_rank, t->x_shape);
     const sw_t out = t->o.model ? t->o.model(x) : named_model(t, x);
     SW_TRY(sw_graph_status(g));
@@ -140,14 +143,15 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     t->output_size = n ? sw_elements(out) / n : 0;
     if (t->y_rank < 0) t->positions = t->output_size / SW_MAX(sw_dim(out, -1), 1);
     if (mode == SW__EVAL || mode == SW__PREDICT) SW_TRY(sw__average_read(t, g));
-    if (mode != SW__TRAIN) sw_output(out, "output");
+    if (mode == SW__UPDATE) return sw_graph_status(g); /* its variables are what is wanted */
+    if (!learns(mode)) sw_output(out, "output");
     if (mode == SW__PREDICT) return sw_graph_status(g);
     sw_t y = batch_input(g, "y", t->y_dtype, n, t->y_rank, t->y_shape);
     const bool classes = t->target == SW_TARGET_CLASS;
     SW_TRY(check_loss(t));
     if (!classes) y = like_output(y, out);
     const sw_loss_fn loss_fn = t->o.loss ? t->o.loss : t->y_dtype == SW_I64 ? sw_cross_entropy : sw_mse;
-    const bool training = mode == SW__TRAIN || mode == SW__DIAGNOSE;
+    const bool training = learns(mode) || mode == SW__DIAGNOSE;
     const sw_t loss = training ? training_loss(t, out, y, loss_fn) : loss_fn(out, y);
     sw_output(loss, "loss");
     if (classes) sw_output(count_correct(out, y), "correct");
@@ -163,11 +167,23 @@ static sw_dtype half_type(const sw_trainer *t)
 static sw_status mix(const sw_trainer *t, sw__mode mode, sw_graph **g)
 {
     sw_graph *mixed = NULL;
-    if (half_type(t) == SW_F32) return SW_OK;
-    SW_TRY(sw__graph_autocast(*g, half_type(t), t->o.stochastic_rounding && mode == SW__TRAIN, &mixed));
+    if (half_type(t) == SW_F32 || mode == SW__UPDATE) return SW_OK; /* an update is all f32 */
+    SW_TRY(sw__graph_autocast(*g, half_type(t), t->o.stochastic_rounding && learns(mode), &mixed));
     sw_graph_free(*g);
     *g = mixed;
     return SW_OK;
+}
+
+static sw_status record_learning(const sw_trainer *t, sw_graph *g, sw__mode mode)
+{
+    if (mode == SW__UPDATE) return sw__micro_update(t, g);
+    if (!learns(mode)) return SW_OK;
+    const sw_t loss = sw_graph_output(g, "loss");
+    if (mode != SW__TRAIN)
+        return sw__micro_record(t, g, mode, loss,
+                                t->target == SW_TARGET_CLASS ? sw_graph_output(g, "correct") : SW_NONE);
+    SW_TRY(sw__trainer_learn(t, loss, &(sw__accumulate){.part = SW__PART_WHOLE}));
+    return sw__average_record(t, g, loss);
 }
 
 sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out)
@@ -176,8 +192,7 @@ sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **
     SW_TRY(sw_graph_new(&g));
     sw_status st = record(t, g, mode, n);
     if (st == SW_OK) st = mix(t, mode, &g);
-    if (st == SW_OK && mode == SW__TRAIN) st = apply_optimizer(t, sw_graph_output(g, "loss"));
-    if (st == SW_OK && mode == SW__TRAIN) st = sw__average_record(t, g, sw_graph_output(g, "loss"));
+    if (st == SW_OK) st = record_learning(t, g, mode);
     if (st != SW_OK) {
         sw_graph_free(g);
         return st;
@@ -202,20 +217,35 @@ static bool reads_average(const sw_trainer *t, sw__mode mode)
 
 static bool is_frozen(const sw_trainer *t, sw__mode mode)
 {
-    return mode == SW__TRAIN && t->thawed_at < 0 && has_late(t);
+    return (learns(mode) || mode == SW__UPDATE) && t->thawed_at < 0 && has_late(t);
 }
 
 /* The variables are those of a step that learns all, so that the frozen ones have their place and their state. */
-static sw_status make_params(sw_trainer *t, sw__mode mode, int64_t n, const sw_graph *g)
+sw_status sw__trainer_variables_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out)
 {
-    if (!is_frozen(t, mode)) return sw_params_new(t->device, g, t->o.seed, &t->params);
+    const int64_t thawed_at = t->thawed_at;
+    if (is_frozen(t, mode)) t->thawed_at = 0;
+    const sw_status st = sw__trainer_graph(t, mode, n, out);
+    t->thawed_at = thawed_at;
+    return st;
+}
+
+static sw_status make_params(sw_trainer *t, sw__mode mode, int64_t n)
+{
     sw_graph *all = NULL;
-    t->thawed_at = 0;
-    sw_status st = sw__trainer_graph(t, mode, n, &all);
-    t->thawed_at = -1;
-    if (st == SW_OK) st = sw_params_new(t->device, all, t->o.seed, &t->params);
+    const bool parts = mode == SW__ACCUM || mode == SW__UPDATE;
+    SW_TRY(sw__trainer_variables_graph(t, parts ? SW__BOTH : mode, n, &all));
+    const sw_status st = sw_params_new(t->device, all, t->o.seed, &t->params);
     sw_graph_free(all);
     return st;
+}
+
+/* A program whose arena can be shared, or NULL. */
+static sw_program *another(const sw_trainer *t)
+{
+    for (int i = 0; i < t->n_programs; i++)
+        if (t->programs[i].program) return t->programs[i].program;
+    return NULL;
 }
 
 /* Inputs of an optimiser for all groups, and for those that are late. */
@@ -250,13 +280,15 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     sw_graph *g = NULL;
     SW_TRY(sw__trainer_graph(t, mode, n, &g));
     sw_status st = SW_OK;
-    if (!t->params) st = make_params(t, mode, n, g);
+    if (!t->params) st = make_params(t, mode, n);
     *p = (sw__batch_program){.mode = mode, .n = n, .averaged = reads_average(t, mode), .frozen = is_frozen(t, mode)};
-    const sw_compile_options o = {.params = t->params, .profile = t->o.profile && mode == SW__TRAIN,
-                                  .build_later = true};
+    const bool timed = t->o.profile && (mode == SW__TRAIN || mode == SW__ACCUM);
+    const sw_compile_options o = {.params = t->params, .profile = timed,
+                                  .build_later = true, .memory = sw__memory_for(t, g), .shares = another(t)};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
     sw_graph_free(g);
-    if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full) return sw__trainer_no_room(t, n);
+    if (st == SW_ERR_MEMORY && mode == SW__TRAIN && t->params && t->device->full && !t->o.shrink)
+        return sw__trainer_no_room(t, n);
     SW_TRY(st);
     sw__trainer_places(t, p);
     return SW_OK;
@@ -285,9 +317,10 @@ sw_status sw__trainer_program(sw_trainer *t, sw__mode mode, int64_t n, sw__batch
 sw_status sw__trainer_programs(sw_trainer *t, sw__mode mode, int64_t count, int64_t batch, bool drop_last)
 {
     sw__batch_program *p = NULL;
-    const int64_t whole = SW_MIN(batch, count), rest = count % whole;
+    const int64_t whole = SW_MIN(batch, count), rest = drop_last ? 0 : count % whole;
+    if (mode == SW__TRAIN && t->micro.n > 0) return sw__micro_programs(t, whole, rest);
     SW_TRY(sw__trainer_program(t, mode, whole, &p));
-    return rest > 0 && !drop_last ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
+    return rest > 0 ? sw__trainer_program(t, mode, rest, &p) : SW_OK;
 }
 
 /* Programs of steps that leave late groups alone give way to programs that learn them, each in its place. */
@@ -303,8 +336,10 @@ sw_status sw_trainer_thaw(sw_trainer *t)
             continue;
         }
         const int64_t n = p->n;
+        const sw__mode mode = p->mode;
         sw_program_free(p->program);
-        const sw_status st = compile(t, SW__TRAIN, n, p);
+        p->program = NULL;
+        const sw_status st = compile(t, mode, n, p);
         if (st == SW_OK) continue;
         t->programs[i] = t->programs[--t->n_programs];
         return st;
@@ -355,15 +390,29 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
     if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, value_axes(t));
 }
 
-/* Evaluation batches are not smaller than 256 so that small training batches do not make it slow. */
+/* Evaluation batches are not smaller than 256 so that small training batches do not make it slow; within so many bytes they are
+ * as large as the step's. */
 int64_t sw__eval_batch(const sw_trainer *t, int64_t count)
 {
+    if (t->o.memory > 0 && t->batch_of_plan > 0) return SW_MIN(t->micro.n > 0 ? t->micro.n : t->batch_of_plan, count);
     return SW_MIN(SW_MAX(t->o.batch, (int64_t)256), count);
 }
 
 static int64_t first_batch(const sw_trainer *t, sw__mode mode, int64_t count)
 {
     return mode == SW__TRAIN ? SW_MIN(t->o.batch, count) : sw__eval_batch(t, count);
+}
+
+/* How a step is done is decided once, for whole batches. */
+static sw_status first_program(sw_trainer *t, sw__mode mode, int64_t n)
+{
+    sw__batch_program *p = NULL;
+    if (mode != SW__TRAIN) return sw__trainer_program(t, mode, n, &p);
+    t->batch_of_plan = n;
+    SW_TRY(sw__memory_decide(t, t->device, n));
+    const sw_status st = t->micro.n > 0 ? sw__trainer_program(t, SW__ACCUM, SW_MIN(t->micro.n, n), &p)
+                                        : sw__trainer_program(t, SW__TRAIN, n, &p);
+    return st == SW_ERR_MEMORY ? sw__memory_shrink(t) : st;
 }
 
 sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
@@ -379,8 +428,7 @@ sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
         t->y_dtype = SW_I64;
         t->y_rank = -1;
     }
-    sw__batch_program *p = NULL;
-    SW_TRY(sw__trainer_program(t, mode, first_batch(t, mode, about->count), &p));
+    SW_TRY(first_program(t, mode, first_batch(t, mode, about->count)));
     t->prepared = true;
     return SW_OK;
 }
@@ -458,6 +506,10 @@ static sw_status read_scalar(sw_program *p, int output, double *value)
 sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n)
 {
     sw__batch_program *p = NULL;
+    if (t->micro.n > 0) {
+        sw__micro_send(t, x, y);
+        return SW_OK;
+    }
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
     return sw__trainer_set_batch(p, t, x, y);
 }
@@ -465,6 +517,7 @@ sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t 
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n)
 {
     sw__batch_program *p = NULL;
+    if (t->micro.n > 0) return sw__micro_launch(t, n);
     SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(sw__trainer_set_scalars(t, p));
     return sw_program_run(p->program);
@@ -473,7 +526,7 @@ sw_status sw__trainer_launch(sw_trainer *t, int64_t n)
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct)
 {
     sw__batch_program *p = NULL;
-    SW_TRY(sw__trainer_program(t, SW__TRAIN, n, &p));
+    SW_TRY(t->micro.n > 0 ? sw__trainer_program(t, SW__UPDATE, 1, &p) : sw__trainer_program(t, SW__TRAIN, n, &p));
     SW_TRY(read_scalar(p->program, p->loss, loss));
     SW_TRY(read_scalar(p->program, p->correct, correct));
     double finite = 1;

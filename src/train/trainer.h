@@ -11,7 +11,10 @@ typedef enum sw__mode {
     SW__TRAIN,   /* loss, gradients, updates */
     SW__EVAL,    /* outputs, loss, correct */
     SW__PREDICT, /* outputs only: no labels */
-    SW__DIAGNOSE /* forward as in training, nothing is updated */
+    SW__DIAGNOSE, /* forward as in training, nothing is updated */
+    SW__ACCUM,   /* loss and gradients of a micro-batch, added to state */
+    SW__UPDATE,  /* the update from that state, and the batch's loss; samples of none */
+    SW__BOTH     /* never compiled: the variables of these two */
 } sw__mode;
 
 /* A program for one mode and batch size, with the places of what it takes and gives (-1: none). */
@@ -58,6 +61,10 @@ struct sw_trainer {
     bool swa_now;         /* swa_start has come */
     bool from_previous;   /* resume from the checkpoint before the last */
     int64_t thawed_at;    /* step at which late groups began to be learnt; -1: not yet */
+    /* how a step is done: memory.c, micro.c */
+    struct { int64_t n; const void *x, *y; } micro; /* samples of a micro-batch, 0: whole batches; what was sent last */
+    int64_t batch_of_plan; /* samples of a whole batch of this data; 0: not known yet */
+    int shrunk;            /* times that the step was planned anew for want of memory */
     double scale;         /* loss scaling: what the last step used; 0: there is none */
     bool overflow;        /* the last step's gradients were not finite though its loss was: it was skipped */
     volatile sig_atomic_t stop;
@@ -111,6 +118,29 @@ double sw__trainer_lr(const sw_trainer *t, int64_t step);
 sw_status sw__trainer_send(sw_trainer *t, const void *x, const void *y, int64_t n);
 sw_status sw__trainer_launch(sw_trainer *t, int64_t n);
 sw_status sw__trainer_read(sw_trainer *t, int64_t n, double *loss, double *correct);
+
+struct sw__accumulate;
+sw_status sw__trainer_learn(const sw_trainer *t, sw_t loss, const struct sw__accumulate *a); /* records the optimiser */
+/* The graph that declares all variables of a step, those that are frozen for now included. */
+sw_status sw__trainer_variables_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **out);
+
+/* ---- micro.c ---- */
+sw_status sw__micro_record(const sw_trainer *t, sw_graph *g, sw__mode mode, sw_t loss, sw_t correct);
+sw_status sw__micro_update(const sw_trainer *t, sw_graph *g);
+void sw__micro_send(sw_trainer *t, const void *x, const void *y); /* x and y must last until launch returns */
+sw_status sw__micro_launch(sw_trainer *t, int64_t n);
+sw_status sw__micro_programs(sw_trainer *t, int64_t whole, int64_t rest); /* for batches of these sizes */
+bool sw__micro_is_state(const char *name); /* what lives within a step: no part of a checkpoint */
+
+/* ---- memory.c ---- */
+uint64_t sw__memory_for(const sw_trainer *t, const sw_graph *g); /* sw_compile_options.memory for one of the programs */
+/* Sets micro.n for batches of n samples on that device. */
+sw_status sw__memory_decide(sw_trainer *t, sw_device *d, int64_t n);
+/* The same; and the plan of the program that takes most, launch by launch. On SW_ERR_MEMORY the message says all. */
+sw_status sw__memory_plan(sw_trainer *t, sw_device *d, int64_t n, sw_plan_launch_fn each, void *context, sw_plan *out);
+/* After SW_ERR_MEMORY: frees all programs, plans with less and compiles the step, if the options say so; else the same
+ * error. */
+sw_status sw__memory_shrink(sw_trainer *t);
 
 /* ---- average.c ---- */
 /* After the optimiser was recorded: the averages as state of the training graph and, if exponential, their update. */

@@ -91,6 +91,7 @@ sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer *
     if (!o->model == !o->model_name)
         return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: give either .model (a function) or .model_name");
     if (o->batch < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: batch is %lld", (long long)o->batch);
+    if (o->grad_accum < 0) return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: grad_accum is %lld", (long long)o->grad_accum);
     if ((unsigned)o->precision >= SW_PRECISION_COUNT)
         return sw__fail(SW_ERR_ARGUMENT, "sw_trainer_new: %d is no precision", (int)o->precision);
     sw_trainer *t = sw__calloc(1, sizeof *t);

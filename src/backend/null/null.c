@@ -9,8 +9,9 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#define NULL_MEMORY ((uint64_t)1 << 36) /* 64 GiB, as a big GPU has */
+#define NULL_MEMORY ((uint64_t)1 << 36) /* 64 GiB, as a big GPU has; SWOOP_NULL_MEMORY: other bytes, for tests */
 #define NULL_ALIGNMENT 256
 #define NULL_STAGE_BYTES 4096 /* workspace of a reduction in two stages */
 
@@ -123,6 +124,13 @@ static const sw__traits null_traits = {
 };
 /* clang-format on */
 
+static uint64_t memory(void)
+{
+    const char *const wish = getenv("SWOOP_NULL_MEMORY");
+    const uint64_t bytes = wish ? strtoull(wish, NULL, 10) : 0;
+    return bytes > 0 ? bytes : NULL_MEMORY;
+}
+
 static int null_count(void)
 {
     return 1;
@@ -157,8 +165,8 @@ static sw_status null_properties(int index, sw_device_properties *p)
     snprintf(p->compute, sizeof p->compute, "computes nothing");
     snprintf(p->driver, sizeof p->driver, "-");
     snprintf(p->status, sizeof p->status, "ok");
-    p->memory_total = NULL_MEMORY;
-    p->memory_free = NULL_MEMORY;
+    p->memory_total = memory();
+    p->memory_free = memory();
     p->compute_units = null_traits.compute_units;
     p->usable = true;
     return SW_OK;
@@ -175,9 +183,10 @@ static const sw__traits *null_get_traits(void *dev)
 static sw_status null_alloc(void *dev, size_t bytes, void **buffer)
 {
     device *const d = dev;
-    if (bytes > NULL_MEMORY - d->used)
-        return sw__fail(SW_ERR_MEMORY, "device null is out of memory: %zu bytes wanted, %llu of %llu free", bytes,
-                        (unsigned long long)(NULL_MEMORY - d->used), (unsigned long long)NULL_MEMORY);
+    const uint64_t all = memory();
+    if (d->used > all || bytes > all - d->used)
+        return sw__fail(SW_ERR_MEMORY, "device null is out of memory: %zu bytes wanted, %llu of %llu in use", bytes,
+                        (unsigned long long)d->used, (unsigned long long)all);
     object *o = NULL;
     char name[64];
     snprintf(name, sizeof name, "of %zu bytes", bytes);
