@@ -169,7 +169,7 @@ static sw_graph *build(const golden_net *net, const sw_safetensors *f, sw_dtype 
     }
     sw_t params[128], grad[128];
     const int n = sw_graph_variables(mixed, SW_VAR_PARAM, params, 128);
-    const double scale = half == SW_F16 ? 1024 : 1;
+    const double scale = half == SW_F16 ? 65536 : 1;
     ok(sw_grad(sw_mul_scalar(loss, scale), params, n, grad));
     mixed->n_assigns = 0;
     for (int i = 0; i < n; i++) sw_output(sw_mul_scalar(grad[i], 1 / scale), sw_name(params[i]));

@@ -43,6 +43,15 @@ static sw_t from_groups(sw_t v, const sw__node *x, int64_t groups)
     return sw_reshape(sw_expand(v, 3, (int64_t[]){ x->dim[0], groups, x->dim[1] / groups }), x->rank, shape);
 }
 
+/* x as an operand that mixed precision leaves in full: a cast to the type that it has (pass/precision.def has no line for
+ * casts), which is nothing once graphs are simplified. Squares and differences of halves would be rounded before they are
+ * summed up. */
+static sw_t in_full(sw_t x)
+{
+    const sw__node same = { .dtype = (uint8_t)sw_type(x) };
+    return sw__node_add(x.graph, SW_OP_CAST, &x, 1, NULL, &same);
+}
+
 /* Mean and 1/deviation of each group at each of its channels, [N, C, 1, …]. One pass over x: sums over the spatial axes
  * of d = x - K and of d^2, K each channel's first element (any K gives the same variance, one near the mean keeps the
  * subtraction from cancelling); from channels to groups only small tensors are touched. So x can stay in whatever order
@@ -55,6 +64,7 @@ static void group_statistics(sw_t x, int64_t groups, double eps, sw_t *mean, sw_
     const uint32_t spatial = ((1u << from.rank) - 1u) & ~3u;
     const double share = 1.0 / (double)sw__dims_product(from.dim + 2, from.rank - 2);
     const double channel = (double)groups / (double)from.dim[1];
+    x = in_full(x);
     const sw_t k = sw_stop_gradient(sw_slice(x, start, stop, NULL));
     const sw_t d = sw_sub(x, k);
     const sw_t d_mean = sw_mul_scalar(sw_sum(d, spatial, true), share);

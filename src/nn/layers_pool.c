@@ -23,7 +23,7 @@ static sw_t layer(const char *name, const char *shape, int nd, pool_op op, sw_t 
         return sw__graph_error(x.graph, SW_ERR_SHAPE, "%s: x is %s, but it takes %s", name,
                                sw__shape_text(sw__node_of(x), text, sizeof text), shape);
     const sw_pool_options p = options(o);
-    return op(x, &p);
+    return op(x, &p); // cppcheck-suppress returnDanglingLifetime ; sw_t is a value: it keeps no pointer to p
 }
 
 sw_t sw_max_pool1d_with(sw_t x, sw_pool_layer_options o)
