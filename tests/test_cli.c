@@ -127,6 +127,7 @@ static void test_errors(void **state)
         { "train --data digits --model mlp --device cpu --class-weights heavy", 1, "'heavy' is no weight" },
         { "train --data digits --model mlp --device cpu --ema 0.9 --swa-start 2", 1, "two averages" },
         { "train --data digits --model mlp --device cpu --swa-lr 0.1", 1, "swa_start is not given" },
+        { "train --data digits --model mlp --device cpu --grad-accum 65", 1, "a batch of 64 samples cannot be cut" },
         { "train --data digits --model mlp --device cpu --lr 0", 2, "must be above 0" },
         { "train --data digits --model mlp --device cpu --class-weights 0,0,0,0,0,0,0,0,0,0", 1, "all are 0" },
         { "train --data digits --model mlp --device cpu --nesterov", 1, "nesterov is of sgd, but optimizer is adamw" },
@@ -717,6 +718,24 @@ static void test_data_beside(void **state)
     has(err, "use mse");
 }
 
+/* A value for each pixel: the model file says how many channels, not how many values. */
+static void test_pixels(void **state)
+{
+    (void)state;
+    static float x[6 * 32];
+    for (int i = 0; i < 6 * 32; i++) x[i] = (float)((i * 7) % 11);
+    const sw_array a = { .dtype = SW_F32, .rank = 4, .shape = { 6, 1, 4, 8 }, .data = x, .bytes = sizeof x };
+    assert_int_equal(sw_npy_write("pixels.npy", &a), SW_OK);
+    must("train --model unet:2,1 --data pixels.npy:pixels.npy --val-split 0.5 --epochs 1 --device cpu --name pixels");
+    must("eval runs/pixels");
+    has(out, "\nloss    ");
+    must("predict runs/pixels pixels.npy --out pixels-out.npy");
+    sw_array p;
+    assert_int_equal(sw_npy_read("pixels-out.npy", &p), SW_OK);
+    assert_true(p.rank == 2 && p.shape[0] == 6 && p.shape[1] == 32);
+    sw_array_free(&p);
+}
+
 /* An output that cannot be written is an error, and leaves no half of a file. */
 static void test_output_fails(void **state)
 {
@@ -868,7 +887,7 @@ int main(void)
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
         cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32), cmocka_unit_test(test_half),        cmocka_unit_test(test_eval),
         cmocka_unit_test(test_predict),
-        cmocka_unit_test(test_values),       cmocka_unit_test(test_output_fails),
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_pixels), cmocka_unit_test(test_output_fails),
         cmocka_unit_test(test_terminal),     cmocka_unit_test(test_resume_finished), cmocka_unit_test(test_rules),
         cmocka_unit_test(test_compiling),
         cmocka_unit_test(test_closed_pipe),  cmocka_unit_test(test_closed_streams),

@@ -61,6 +61,14 @@ static int64_t whole(const line *l, const char *name, int64_t otherwise)
     return otherwise;
 }
 
+/* The same where 0 makes no sense; in C it stands for the default. */
+static int64_t counted(const line *l, const char *name, int64_t otherwise)
+{
+    const int64_t n = whole(l, name, otherwise);
+    if (option(l, name) && n < 1) wrong(l, "%s is %lld, and must be at least 1", name, (long long)n);
+    return n;
+}
+
 static double number(const line *l, const char *name, double otherwise)
 {
     const json_t *const v = option(l, name);
@@ -68,6 +76,14 @@ static double number(const line *l, const char *name, double otherwise)
     if (json_is_number(v)) return json_number_value(v);
     wrong(l, "%s must be a number", name);
     return otherwise;
+}
+
+/* A norm's; 0: its own default. */
+static double epsilon(const line *l)
+{
+    const double eps = number(l, "eps", 0);
+    if (option(l, "eps") && !(eps > 0)) wrong(l, "eps is %g, and must be above 0", eps);
+    return eps;
 }
 
 static bool flag(const line *l, const char *name, bool otherwise)
@@ -102,9 +118,9 @@ static sw_t build_embedding(line *l, sw_t x)
 
 static sw_t build_conv2d(line *l, sw_t x)
 {
-    return sw_conv2d(x, whole(l, "channels", 0), .kernel = whole(l, "kernel", 3), .stride = whole(l, "stride", 1),
-                     .pad = whole(l, "pad", 0), .dilation = whole(l, "dilation", 1), .groups = whole(l, "groups", 1),
-                     .no_bias = !flag(l, "bias", true), .name = text(l, "name"));
+    return sw_conv2d(x, whole(l, "channels", 0), .kernel = counted(l, "kernel", 3), .stride = counted(l, "stride", 1),
+                     .pad = whole(l, "pad", 0), .dilation = counted(l, "dilation", 1),
+                     .groups = counted(l, "groups", 1), .no_bias = !flag(l, "bias", true), .name = text(l, "name"));
 }
 
 static sw_t build_conv(line *l, sw_t x)
@@ -114,8 +130,8 @@ static sw_t build_conv(line *l, sw_t x)
         {"conv_transpose2d", sw_conv_transpose2d_with}, {"conv_transpose3d", sw_conv_transpose3d_with},
     };
     const sw_conv_layer_options o = {
-        .channels = whole(l, "channels", 0), .kernel = whole(l, "kernel", 3), .stride = whole(l, "stride", 1),
-        .pad = whole(l, "pad", 0), .dilation = whole(l, "dilation", 1), .groups = whole(l, "groups", 1),
+        .channels = whole(l, "channels", 0), .kernel = counted(l, "kernel", 3), .stride = counted(l, "stride", 1),
+        .pad = whole(l, "pad", 0), .dilation = counted(l, "dilation", 1), .groups = counted(l, "groups", 1),
         .output_padding = whole(l, "output_padding", 0), .no_bias = !flag(l, "bias", true), .name = text(l, "name"),
     };
     for (size_t i = 0; i < SW_COUNT(kinds); i++)
@@ -125,25 +141,29 @@ static sw_t build_conv(line *l, sw_t x)
 
 static sw_t build_pool(line *l, sw_t x)
 {
-    const sw_pool2d_options o = {.kernel = whole(l, "kernel", 2), .stride = whole(l, "stride", 0), .pad = whole(l, "pad", 0)};
+    const sw_pool2d_options o = {.kernel = counted(l, "kernel", 2), .stride = counted(l, "stride", 0),
+                                 .pad = whole(l, "pad", 0)};
     return strcmp(l->name, "max_pool2d") == 0 ? sw_max_pool2d_with(x, o) : sw_avg_pool2d_with(x, o);
 }
 
 static sw_t build_norm(line *l, sw_t x)
 {
-    const sw_norm_options o = {.name = text(l, "name"), .eps = number(l, "eps", 0), .momentum = number(l, "momentum", 0)};
+    const double momentum = number(l, "momentum", 0);
+    if (option(l, "momentum") && !(momentum > 0 && momentum <= 1))
+        return wrong(l, "momentum is %g, and must be above 0, at most 1", momentum);
+    const sw_norm_options o = {.name = text(l, "name"), .eps = epsilon(l), .momentum = momentum};
     if (strcmp(l->name, "batch_norm") == 0) return sw_batch_norm_with(x, o);
     return strcmp(l->name, "layer_norm") == 0 ? sw_layer_norm_with(x, o) : sw_rms_norm_with(x, o);
 }
 
 static sw_t build_group_norm(line *l, sw_t x)
 {
-    return sw_group_norm(x, whole(l, "groups", 0), .name = text(l, "name"), .eps = number(l, "eps", 0));
+    return sw_group_norm(x, counted(l, "groups", 0), .name = text(l, "name"), .eps = epsilon(l));
 }
 
 static sw_t build_instance_norm(line *l, sw_t x)
 {
-    return sw_instance_norm(x, .name = text(l, "name"), .eps = number(l, "eps", 0), .affine = flag(l, "affine", false));
+    return sw_instance_norm(x, .name = text(l, "name"), .eps = epsilon(l), .affine = flag(l, "affine", false));
 }
 
 static sw_t build_dropout(line *l, sw_t x)

@@ -174,8 +174,8 @@ static int64_t to_probabilities(float *v, int64_t n)
 
 static sw_status hand_over(const infer *s, float *outputs, int64_t first, int64_t n, sw_prediction_fn each, void *context)
 {
-    const int64_t all = sw_trainer_output_size(s->trainer), size = all / s->trainer->positions;
     const bool classes = s->about.target == SW_TARGET_CLASS;
+    const int64_t all = sw_trainer_output_size(s->trainer), size = classes ? all / s->trainer->positions : all;
     for (int64_t i = 0; i < n; i++) {
         float *const last = outputs + (i + 1) * all - size; /* of a sequence: what comes after it */
         sw_prediction p = {.index = first + i, .n = size, .outputs = last, .label = -1};

@@ -378,8 +378,10 @@ static sw_status open_all(run *r)
 
 static sw_status describe_model(run *r)
 {
-    SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL),
-                       sw_trainer_output_size(r->trainer) / r->trainer->positions, &r->about));
+    const bool classes = r->trainer->target == SW_TARGET_CLASS;
+    const int64_t outputs = classes ? sw_trainer_output_size(r->trainer) / r->trainer->positions
+                                    : r->trainer->outputs; /* of an output for each pixel: channels */
+    SW_TRY(sw__about_of(r->train, sw_config_text(r->c, SW_KEY_MODEL), outputs, &r->about));
     sw_precision_find(sw_config_text(r->c, SW_KEY_PRECISION), &r->about.precision);
     return sw__about_write(&r->about, &r->info);
 }

@@ -192,6 +192,9 @@ sw_status sw__run_memory(const sw_config *c, sw_trainer_options *out)
     if (*memory && !read_bytes(memory, &out->memory))
         return sw__fail(SW_ERR_ARGUMENT, "memory is '%s', and must be a size such as 800M, 1.5GiB or 8G", memory);
     out->grad_accum = sw_config_int(c, SW_KEY_GRAD_ACCUM);
+    if (out->grad_accum > sw_config_int(c, SW_KEY_BATCH_SIZE))
+        return sw__fail(SW_ERR_ARGUMENT, "grad_accum is %lld, but a batch of %lld samples cannot be cut so often",
+                        (long long)out->grad_accum, (long long)sw_config_int(c, SW_KEY_BATCH_SIZE));
     out->shrink = strcmp(sw_config_text(c, SW_KEY_ON_OOM), "shrink") == 0;
     return SW_OK;
 }
