@@ -68,7 +68,7 @@ static void test_errors(void **state)
         { "train --quiet=1", 2, "takes no value" },
         { "train --epochs", 2, "needs a value" },
         { "train --epochs three --data digits", 2, "must be a whole number" },
-        { "train --lr -1 --data digits", 2, "at least 0" },
+        { "train --lr -1 --data digits", 2, "above 0" },
         { "train a.yaml b.yaml", 2, "one argument too many" },
         { "train a.yaml --config b.yaml", 2, "two run files" },
         { "train a.yaml", 1, "a.yaml" },
@@ -87,7 +87,7 @@ static void test_errors(void **state)
         { "train --data nowhere --model mlp", 1, "nowhere" },
         { "train --data digits --model mlp --device cuda:7", 3, "cuda:7" },
         { "train --data digits --model mlp --device ''", 3, "no device ''" },
-        { "train --data digits --model mlp --device cpu --optimizer adam --nesterov", 1, "nesterov needs sgd" },
+        { "train --data digits --model mlp --device cpu --optimizer adam --nesterov", 1, "nesterov is of sgd" },
         { "train --data digits --model mlp --device cpu --momentum 0.5", 1, "adamw has betas" },
         { "train --data digits --model mlp --device cpu --min-lr 0.5", 1, "min_lr 0.5 is above lr 0.001" },
         { "tune --device cpu", 1, "compiles no kernels" },
@@ -127,6 +127,15 @@ static void test_errors(void **state)
         { "train --data digits --model mlp --device cpu --class-weights heavy", 1, "'heavy' is no weight" },
         { "train --data digits --model mlp --device cpu --ema 0.9 --swa-start 2", 1, "two averages" },
         { "train --data digits --model mlp --device cpu --swa-lr 0.1", 1, "swa_start is not given" },
+        { "train --data digits --model mlp --device cpu --lr 0", 2, "must be above 0" },
+        { "train --data digits --model mlp --device cpu --class-weights 0,0,0,0,0,0,0,0,0,0", 1, "all are 0" },
+        { "train --data digits --model mlp --device cpu --nesterov", 1, "nesterov is of sgd, but optimizer is adamw" },
+        { "train --data digits --model mlp --device cpu --stochastic-rounding", 1, "but precision is f32" },
+        { "train --data digits --model mlp --device cpu --kernels nowhere", 1, "which has none to load" },
+        { "train --data digits --model mlp --device cpu --shadow null:2", 1, "device null computes nothing" },
+        { "train --data digits --model mlp --device cpu --init kaiming", 1, "neither a file nor one of default" },
+        { "train --data digits --model mobilenet_v2:1,2 --device cpu", 1, "width in percent: one positive number" },
+        { "train --data digits --model lenet: --device cpu", 1, "nothing comes after lenet" },
         { "devices -- --all", 2, "one argument too many" },
     };
     char *const never = getenv("SWOOP_NO_TUNE") != NULL ? sw__strdup(getenv("SWOOP_NO_TUNE")) : NULL;
@@ -699,6 +708,9 @@ static void test_data_beside(void **state)
     has(err, "there are 3 classes");
     assert_int_equal(run("train --model mlp:4 --data bx.npy:by.npy --test bx.npy:values.npy"), 1);
     has(err, "its answers are values");
+    must("train --model mlp:4 --data bx.npy:by.npy --val-split 0 --monitor val_acc --epochs 2 --swa-start 3 --device cpu");
+    has(err, "no validation set: the best epoch is chosen by the training figure instead of val_acc");
+    has(err, "swa_start is epoch 3, but training ends with epoch 2");
     assert_int_equal(run("train --model mlp:4 --data bx.npy:values.npy --monitor val_acc"), 1);
     has(err, "have no accuracy");
     assert_int_equal(run("train --model mlp:4 --data bx.npy:values.npy --loss cross_entropy"), 1);

@@ -103,7 +103,7 @@ static void bad_files(void **state)
         { "epochs: 99999999999999999999\n", { "a whole number" } },
         { "val_split: 1\n", { "must be below 1" } },
         { "eps: 0\n", { "must be above 0" } },
-        { "lr: -1\n", { "must be at least 0" } },
+        { "lr: -1\n", { "must be above 0" } },
         { "lr: nan\n", { "a number or auto" } },
         { "lr: 1e999\n", { "a number" } },
         { "lr: 0x10\n", { "a number" } },
@@ -168,7 +168,7 @@ static void flags(void **state)
     assert_true(taken && i == 9);
     assert_false(sw_config_bool(c, SW_KEY_DRY_RUN));
     FAILS(SW_ERR_ARGUMENT, sw_config_argument(c, argc, argv, &i, NULL, &taken),
-          "--lr: lr is -1, and must be at least 0");
+          "--lr: lr is -1, and must be above 0");
     assert_int_equal(i, 9);
     i = 11;
     OK(sw_config_argument(c, argc, argv, &i, NULL, &taken));

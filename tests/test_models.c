@@ -254,6 +254,29 @@ static void test_counts(void **state)
     assert_int_equal(parameters("resnet50", 32, 10), 23520842);
 }
 
+/* A data set gives a series [T, F] as an image of one channel: the same network, reading its rows. */
+static void test_rows(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"gru:8", "lstm:8", "transformer:1x2x8"};
+    for (size_t i = 0; i < SW_COUNT(specs); i++) {
+        int64_t sum[3] = {0};
+        for (int rank = 3; rank <= 4; rank++) {
+            const int64_t image[] = {2, 1, 5, 3}, series[] = {2, 5, 3};
+            sw_graph *g = NULL;
+            sw_t param[MOST];
+            OK(sw_graph_new(&g));
+            const sw_t y = sw_model_build(specs[i], sw_input(g, "x", SW_F32, rank, rank == 4 ? image : series), 4);
+            if (!sw_valid(y)) OK(sw_graph_status(g));
+            assert_true(sw_rank(y) == 2 && sw_dim(y, 0) == 2 && sw_dim(y, 1) == 4);
+            const int n = sw_graph_variables(g, SW_VAR_PARAM, param, MOST);
+            for (int k = 0; k < n; k++) sum[rank - 3] += sw_elements(param[k]);
+            sw_graph_free(g);
+        }
+        assert_true(sum[0] > 0 && sum[0] == sum[1]);
+    }
+}
+
 static int open_file(void **state)
 {
     (void)state;
@@ -274,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_device),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests_name("models", tests, open_file, close_file);
 }

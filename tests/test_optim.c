@@ -251,6 +251,19 @@ static int close_file(void **state)
     return 0;
 }
 
+/* A zero that is meant is still one after the options went through the command, the trainer, the graph. */
+static void test_resolved(void **state)
+{
+    (void)state;
+    for (int k = 0; k < SW_OPTIMIZER_COUNT; k++) {
+        const sw_optimizer given = {.kind = (sw_optimizer_kind)k, .weight_decay = SW_ZERO, .betas = {SW_ZERO, 0.5}};
+        const sw_optimizer once = sw_optimizer_resolved(&given), twice = sw_optimizer_resolved(&once);
+        assert_true(once.weight_decay == 0 && twice.weight_decay == 0);
+        assert_true(once.betas[0] == 0 && twice.betas[0] == 0 && twice.betas[1] == 0.5);
+        assert_true(once.lr > 0 && twice.lr == once.lr && twice.eps == once.eps);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +271,7 @@ int main(void)
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_resolved),
         cmocka_unit_test(test_schedules),
     };
     return cmocka_run_group_tests_name("optim", tests, open_file, close_file);

@@ -76,6 +76,8 @@ static void refusals(void **state)
     FAILS(SW_ERR_DATA, sw_dataset_open(write_text("short.txt", "abc", 3), &(sw_dataset_options){ .sequence = 3 }, &d),
           "3 tokens", "sequence of 3");
     FAILS(SW_ERR_DATA, sw_dataset_open(write_text("empty.txt", "", 0), NULL, &d), "0 tokens");
+    const sw_dataset_options seven = { .num_classes = 7, .sequence = 2 };
+    FAILS(SW_ERR_ARGUMENT, sw_dataset_open(write_text("ab.txt", "abab", 4), &seven, &d), "num_classes is 7", "2 diff");
     FAILS(SW_ERR_DATA, sw_dataset_open(write_text("one.txt", "abcd", 4), &(sw_dataset_options){ .split = "test" }, &d), "no test split");
     static const char *const vocabulary[] = { "a", "b" };
     const sw_dataset_options known = { .sequence = 2, .vocabulary = vocabulary, .n_vocabulary = 2 };

@@ -394,7 +394,8 @@ typedef struct sw_optimizer {
 SW_API sw_status sw_optimizer_apply(const sw_optimizer *o, sw_t loss, const sw_t *frozen, int n_frozen);
 /* Sets what the host has to set for step t = 0, 1, … with this learning rate: fills values for the three inputs above. */
 SW_API void sw_optimizer_scalars(const sw_optimizer *o, int64_t t, double lr, double *lr_out, double *bias1, double *bias2);
-/* The options with every default filled in: what is printed and saved. */
+/* The options with every default filled in: what is printed and saved. A SW_ZERO stays one, for whom the
+ * options are given to next. */
 SW_API sw_optimizer sw_optimizer_resolved(const sw_optimizer *o);
 
 typedef enum sw_schedule_kind {

@@ -208,6 +208,9 @@ sw_status sw__text_open(const char *path, const sw_dataset_options *o, sw_datase
     if (st == SW_OK && !bytes)
         st = o->vocabulary ? number_given(o, numbered) : number_characters(path, t, numbered, &classes);
     if (st == SW_OK && !bytes) st = tokenize(path, t, numbered, classes);
+    if (st == SW_OK && o->num_classes > 0 && o->num_classes != classes)
+        st = sw__fail(SW_ERR_ARGUMENT, "%s: num_classes is %" PRId64 ", but there are %" PRId64 " %s: leave it out",
+                      path, o->num_classes, classes, bytes ? "bytes" : "different characters");
     if (st == SW_OK) st = make_dataset(path, t, classes, bytes ? "bytes" : "text", &d);
     if (d == NULL) free_text(t); /* else it is the data set's */
     if (st == SW_OK && !bytes) st = name_characters(numbered, classes, d);

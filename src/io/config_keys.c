@@ -126,9 +126,10 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_LR] = {
         .info = { .name = "lr", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "auto", .least = 0,
                   .most = 1e6, .may_be_auto = true,
-                  .help = "learning rate, at its highest; auto: 1e-3, sgd 0.05, rmsprop and adagrad 0.01, adadelta 1, nadam "
-                          "and adamax 2e-3, lion 1e-4" },
+                  .help = "learning rate, at its highest, above 0; auto: 1e-3, sgd 0.05, rmsprop and adagrad 0.01, "
+                          "adadelta 1, nadam and adamax 2e-3, lion 1e-4" },
         .later = "find",
+        .least_open = true,
     },
     [SW_KEY_LR_SCALE] = {
         .info = { .name = "lr_scale", .group = "optimisation", .type = SW_KEY_STRING, .fallback = "",
@@ -386,7 +387,7 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
 static const char *const later[] = {
     "image_size", "channels",        "target",      "normalize_target", "missing", "categorical",
     "augment",    "cache",           "shape",       "window",           "stride",
-    "grad_accum", "tensorboard", "report",           "gpus",        "memory",
+    "tensorboard", "report",           "gpus",
 };
 
 bool sw__key_equal(const char *a, const char *b)

@@ -46,7 +46,8 @@ static const struct model {
       "decoder of tokens [N, T] with tied embeddings (Radford et al. 2019), without biases; outputs: tokens"}, 2, 3,
      {{4, 4, 128}, 3}, sw__model_gpt},
     {{"transformer", "layers x heads x width x number of tokens (256)",
-      "encoder (Vaswani et al. 2017), mean over time, linear: for tokens [N, T] or features [N, T, F]"}, 0, 4,
+      "encoder (Vaswani et al. 2017), mean over time, linear: for tokens [N, T] or features [N, T, F], or rows"},
+     0, 4,
      {{2, 4, 64}, 3}, sw__model_transformer},
 };
 
@@ -123,12 +124,17 @@ static bool read_sizes(const struct model *m, const char *text, sw__sizes *s)
 
 static sw_t bad_sizes(sw_graph *g, const struct model *m, const char *spec)
 {
-    if (m->max_sizes > 0 && m->max_sizes < SW__MAX_SIZES)
+    if (m->max_sizes == 0)
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': nothing comes after %s, not even a colon", spec,
+                               m->info.name);
+    if (m->max_sizes == 1)
+        return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon comes the %s: one positive number",
+                               spec, m->info.arguments);
+    if (m->max_sizes < SW__MAX_SIZES)
         return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s: up to %d positive numbers", spec,
                                m->info.arguments, m->max_sizes);
-    return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come %s%s", spec,
-                           m->max_sizes ? "1 to 16 positive numbers, like 64,128: " : "no arguments for this model",
-                           m->info.arguments);
+    return sw__graph_error(g, SW_ERR_ARGUMENT, "model '%s': after the colon come 1 to 16 positive numbers, like "
+                           "64,128: %s", spec, m->info.arguments);
 }
 
 static sw_t bad_input(const struct model *m, sw_t x)

@@ -41,6 +41,9 @@ sw_t sw__model_lstm(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_gru(sw_t x, const sw__sizes *s, int64_t outputs);
 
 /* ---- models_sequence.c ---- */
+/* Data sets give series [T, F] as images of one channel: [N, 1, T, F] as a sequence of its rows, [N, T, F]; others as
+ * they are. */
+sw_t sw__model_rows(sw_t x);
 sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs);
 

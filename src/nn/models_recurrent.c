@@ -10,11 +10,13 @@ static sw_t layers_of(sw_t x, int64_t hidden, bool gru)
                : sw_lstm(x, hidden, .layers = LAYERS, .name = "rnn");
 }
 
-/* Tokens [B, T]: emb, rnn, out: [B, T, V]; sizes: embedding and hidden, one number for both. Features [B, T, F]: rnn,
- * out. */
+/* Tokens [B, T]: emb, rnn, out: [B, T, V]; sizes: embedding and hidden, one number for both. Features [B, T, F],
+ * an image's rows: rnn, out. */
 static sw_t recurrent(sw_t x, const sw__sizes *s, int64_t outputs, bool gru)
 {
     const char *const name = gru ? "gru" : "lstm";
+    x = sw__model_rows(x);
+    if (!sw_valid(x)) return x;
     const bool tokens = sw_rank(x) == 2 && (sw_type(x) == SW_I64 || sw_type(x) == SW_I32);
     char text[128];
     if (!tokens && (sw_rank(x) != 3 || !sw__dtype_is_float(sw_type(x)) || sw_dim(x, 1) < 1))

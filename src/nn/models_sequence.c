@@ -54,6 +54,12 @@ sw_t sw__model_gpt(sw_t x, const sw__sizes *s, int64_t outputs)
 
 /* ---- transformer: the encoder of Vaswani et al. 2017, norms after the sums, as a classifier ---------------------- */
 
+sw_t sw__model_rows(sw_t x)
+{
+    if (!sw_valid(x) || sw_rank(x) != 4 || sw_dim(x, 1) != 1) return x;
+    return sw_reshape(x, 3, (int64_t[]){sw_dim(x, 0), sw_dim(x, 2), sw_dim(x, 3)});
+}
+
 /* Tokens [B, T] are embedded (the fourth size is their number, 256: bytes), features [B, T, F] go through a linear
  * layer. */
 static sw_t embed(sw_t x, int64_t width, int64_t vocabulary)
@@ -66,6 +72,13 @@ sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     if (!three_sizes(x, "transformer", s)) return SW_NONE;
     const int64_t layers = s->at[0], heads = s->at[1], width = s->at[2];
+    x = sw__model_rows(x);
+    if (sw_valid(x) && (sw_rank(x) < 2 || sw_rank(x) > 3)) {
+        char text[SW__TEXT_BYTES];
+        return sw__graph_error(x.graph, SW_ERR_SHAPE,
+                               "model 'transformer' takes tokens [N, T] or features [N, T, F], but x is %s",
+                               sw__value_text(x.graph, x.id, text));
+    }
     sw_t h = sw_sinusoidal_positions(embed(x, width, s->n > 3 ? s->at[3] : 256), 0);
     for (int64_t i = 0; i < layers && sw_valid(h); i++) {
         char name[32];

@@ -4,11 +4,11 @@
 #include <fnmatch.h>
 #include <math.h>
 
-/* An option left at 0 takes the default; SW_ZERO (-0.0) means zero. */
+/* An option left at 0 takes the default; SW_ZERO (-0.0) means zero, and stays what it is: the command resolves its
+ * options, and so do the trainer and sw_optimizer_apply. */
 static double or_default(double given, double otherwise)
 {
-    if (given == 0) return signbit(given) ? 0 : otherwise;
-    return given;
+    return given == 0 && !signbit(given) ? otherwise : given;
 }
 
 const char *sw_optimizer_name(sw_optimizer_kind kind)

@@ -518,8 +518,13 @@ static void begin(fit *f)
     f->s = (sw__fit_state){.batch = t->o.batch, .seed = (int64_t)t->o.seed, .shuffle = !f->o->keep_order,
                            .drop_last = f->o->drop_last};
     if (t->o.schedule.total == 0) t->o.schedule.total = f->total_steps;
+    const int64_t swa = t->o.swa_start;
+    if (f->o->epochs > 0 && swa > f->o->epochs)
+        sw__log(SW_LOG_WARN, "swa_start is epoch %lld, but training ends with epoch %lld: no average is made",
+                (long long)swa, (long long)f->o->epochs);
     if (!f->o->valid && (!f->o->monitor || strncmp(f->o->monitor, "val_", 4) == 0))
-        sw__log(SW_LOG_INFO, "no validation set: the best epoch is chosen by the training figure instead of %s",
+        sw__log(f->o->monitor && strcmp(f->o->monitor, "val_loss") != 0 ? SW_LOG_WARN : SW_LOG_INFO, /* the default */
+                "no validation set: the best epoch is chosen by the training figure instead of %s",
                 f->o->monitor ? f->o->monitor : "val_loss");
     t->stop = 0;
 }

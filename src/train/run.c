@@ -109,7 +109,12 @@ static sw_status apply_normalization(run *r, const sw_normalization *n)
 static sw_status normalize(run *r)
 {
     const char *how = sw_config_text(r->c, SW_KEY_NORMALIZE);
-    if (strcmp(how, "none") == 0 || sw_dataset_about(r->train)->x_dtype != SW_F32) return SW_OK;
+    if (strcmp(how, "none") == 0) return SW_OK;
+    if (sw_dataset_about(r->train)->x_dtype != SW_F32)
+        return strcmp(how, "train") == 0
+                   ? SW_OK
+                   : sw__fail(SW_ERR_ARGUMENT, "normalize is '%.60s', but the samples of %s are tokens: leave it out",
+                              how, sw_dataset_about(r->train)->name);
     if (strcmp(how, "train") == 0) {
         sw_normalization n = {0};
         SW_TRY(sw_dataset_measure(r->train, &n));
@@ -176,6 +181,8 @@ static sw_status load_weights(run *r)
     }
     if (sw__run_init_scheme(init, &scheme)) return SW_OK;
     sw_safetensors *f = NULL;
+    struct stat there;
+    if (stat(init, &there) != 0 && !strchr(init, '/') && !strchr(init, '.')) return sw__run_no_scheme(init);
     SW_TRY(sw_safetensors_open(init, &f));
     bool prefixed = false;
     for (size_t i = 0; i < sw_safetensors_count(f); i++)
@@ -188,6 +195,8 @@ static sw_status new_trainer(run *r, const sw__run_lists *lists)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     sw_trainer_options o;
+    sw__run_shadow shadow;
+    SW_TRY(sw__run_shadow_of(r->c, &shadow)); /* used by fit, but told before there is a folder */
     SW_TRY(sw__run_trainer_options(r->c, d, lists, &o));
     SW_TRY(sw__run_schedule(r->c, epoch_steps(r), r->total_steps, &o.schedule));
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
@@ -347,6 +356,10 @@ static sw_status open_all(run *r)
                                                                        : " (auto: the first GPU that works)";
         SW_TRY(sw_config_choose(r->c, SW_KEY_DEVICE, sw_device_info(r->device)->id));
     }
+    const char *const type = sw_device_info(r->device)->backend;
+    if (*kernels && (strcmp(type, "cpu") == 0 || strcmp(type, "ref") == 0))
+        return sw__fail(SW_ERR_ARGUMENT, "kernels '%.200s' are a GPU's, but the device is %s, which has none to load",
+                        kernels, type);
     if (!sw_config_bool(c, SW_KEY_DRY_RUN) && !r->write_kernels) SW_TRY(sw__run_check_computes(r->device));
     SW_TRY(sw__run_choose(r->c, SW_KEY_THREADS, "%.0f", SW_MAX(sw_device_info(r->device)->compute_units, 1)));
     SW_TRY(sw__run_choose(r->c, SW_KEY_WORKERS, "%.0f", 1));

@@ -177,6 +177,10 @@ static sw_status read_weights(sw__run_lists *l, const char *text)
         else if (n < l->n_class_weights)
             l->class_weights[n] = w;
     }
+    double sum = 0;
+    for (int64_t i = 0; i < SW_MIN(n, l->n_class_weights); i++) sum += l->class_weights[i];
+    if (st == SW_OK && sum <= 0)
+        st = sw__fail(SW_ERR_ARGUMENT, "class_weights: all are 0, and the loss is divided by their sum");
     if (st == SW_OK && n != l->n_class_weights)
         st = sw__fail(SW_ERR_ARGUMENT, "class_weights: %lld weights for %lld classes", (long long)n,
                       (long long)l->n_class_weights);
@@ -213,6 +217,8 @@ sw_status sw__run_shadow_of(const sw_config *c, sw__run_shadow *out)
     out->every = (int64_t)every;
     if (!colon) return SW_OK; /* ref */
     *colon = 0;
+    if (strcmp(out->text, "null") == 0)
+        return sw__fail(SW_ERR_ARGUMENT, "shadow: device null computes nothing to compare with: choose ref or cpu");
     out->device = out->text;
     return SW_OK;
 }

@@ -39,6 +39,16 @@ bool sw__run_init_scheme(const char *name, sw_init *init)
     return false;
 }
 
+sw_status sw__run_no_scheme(const char *name)
+{
+    char all[256] = "";
+    for (size_t i = 0; i < SW_COUNT(schemes); i++) {
+        const size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", schemes[i].name);
+    }
+    return sw__fail(SW_ERR_ARGUMENT, "init is '%.60s', neither a file nor one of %s", name, all);
+}
+
 /* ---- optimiser and schedule -------------------------------------------------------------------------------------- */
 
 /* A zero that the user gave is meant. */
@@ -61,11 +71,17 @@ static sw_status check_optimisation(const sw_config *c, const sw_optimizer *o)
     if (sw_config_number(c, SW_KEY_MOMENTUM) > 0 && !has_momentum(o->kind))
         return sw__fail(SW_ERR_ARGUMENT, "momentum is of sgd and rmsprop; %s has betas instead: leave it out, or auto",
                         sw_optimizer_name(o->kind));
+    if (o->nesterov && o->kind != SW_SGD)
+        return sw__fail(SW_ERR_ARGUMENT, "nesterov is of sgd, but optimizer is %s", sw_optimizer_name(o->kind));
     if (falls && sw_config_number(c, SW_KEY_MIN_LR) > o->lr && o->lr > 0)
         return sw__fail(SW_ERR_ARGUMENT, "min_lr %g is above lr %g, from which the %s schedule comes down",
                         sw_config_number(c, SW_KEY_MIN_LR), o->lr, schedule);
     if (sw_config_number(c, SW_KEY_SWA_LR) > 0 && sw_config_int(c, SW_KEY_SWA_START) == 0)
         return sw__fail(SW_ERR_ARGUMENT, "swa_lr is the rate from swa_start on, but swa_start is not given");
+    const char *const precision = sw_config_text(c, SW_KEY_PRECISION);
+    const bool half = strcmp(precision, "bf16") == 0 || strcmp(precision, "f16") == 0;
+    if (sw_config_bool(c, SW_KEY_STOCHASTIC_ROUNDING) && !half)
+        return sw__fail(SW_ERR_ARGUMENT, "stochastic_rounding is of bf16 and f16, but precision is %s", precision);
     return SW_OK;
 }
 

@@ -8,6 +8,8 @@
 sw_status sw__run_choose(sw_config *c, sw_key k, const char *fmt, double value);
 /* The scheme of that name; false: it must be a file. */
 bool sw__run_init_scheme(const char *name, sw_init *init);
+/* The error that there is neither, with those that there are. */
+sw_status sw__run_no_scheme(const char *name);
 sw_status sw__run_schedule(const sw_config *c, int64_t epoch_steps, int64_t total, sw_schedule *out);
 
 /* Key shadow, "ref:100" or "100". */
