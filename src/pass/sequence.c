@@ -370,7 +370,7 @@ static sw_status apply_entry(applying *a, uint32_t e)
     const sw__entry *y = &a->c->entry[e];
     sw__step *t = &a->out->steps[e];
     *t = a->c->s->steps[y->step];
-    const size_t n = (size_t)(t->n_in + t->n_out);
+    const size_t n = (size_t)t->n_in + (size_t)t->n_out;
     sw__ref *refs = sw__arena_alloc(a->arena, (n + 1) * sizeof *refs);
     if (!refs) return sw__no_memory((n + 1) * sizeof *refs, "a step");
     if (n) memcpy(refs, t->refs, n * sizeof *refs);
