@@ -62,10 +62,11 @@ SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_d
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
 
-/* What a trial found for a product or convolution. */
+/* What a trial found for a product or convolution: between swoop's kernels, and the library's where there are any; on CUDA
+ * between cuBLASLt's algorithms for a product. */
 typedef struct sw_tuned {
     char op[200];                 /* what, and how large: "product f32 64x512x784 kkn bias relu" */
-    char chosen[128];             /* what is used from now on: "gemm 8x32", "CLBlast" */
+    char chosen[128];             /* what is used from now on: "gemm 8x32", "CLBlast", "cuBLASLt, algorithm 3" */
     double flops;
     double rule, best, library;   /* seconds by the rules, by our fastest kernels, by the library; 0: not measured */
     bool faster;                  /* chosen is not what the rules say */

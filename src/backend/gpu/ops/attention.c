@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-enum { ROWS_AT_ONCE = 4, MOST_UNROLLED = 128 };
+/* Of a GPU's 255 registers, many of which are for what is on its way: those for rows and sums together, for sums. */
+enum { ROWS_AT_ONCE = 4, MOST_ALL = 80, MOST_SUMS = 128 };
 
 typedef struct attention {
     int64_t batch, rows, keys, heads, groups, d, e;
@@ -52,6 +53,19 @@ static void mask_arguments(sw__ask *a, const sw__gpu_plan *p, int mask)
     sw__ask_i64(a, 4, s);
 }
 
+/* Loops over features that are unrolled keep their arrays in registers; others keep them in a work-item's own memory,
+ * one access for J products. Sums, which are written too, have the first claim. By what ptxas spills (test_nvrtc). */
+static void where_arrays_are(sw__ask *a, const sw__gpu_plan *p, const attention *s, int part)
+{
+    const int64_t words = p->desc[0].dtype == SW_F64 ? 3 : 1; /* two, and what is on its way takes more too */
+    const int64_t sums = words * (part == 0 ? s->e : part == 1 ? s->d + s->e : s->d);
+    const int64_t rows = words * (part == 0 ? s->d : s->d + s->e);
+    const bool gpu = !p->gpu->target.serial;
+    sw__ask_text(a, "EACH", !gpu ? "" : sums + rows <= MOST_ALL ? "UNROLL" : "UNROLL_4");
+    sw__ask_text(a, "EACH_SUM", !gpu ? "" : sums <= MOST_SUMS ? "UNROLL" : "UNROLL_4");
+    sw__ask_macro(a, "J", gpu && (part == 1 || sums > MOST_SUMS / 2) ? ROWS_AT_ONCE / 2 : ROWS_AT_ONCE);
+}
+
 static sw__ask ask(sw__gpu_plan *p, const attention *s, int part)
 {
     const sw_dtype t = (sw_dtype)p->desc[0].dtype;
@@ -59,10 +73,9 @@ static sw__ask ask(sw__gpu_plan *p, const attention *s, int part)
     sw__ask_type(&a, t);
     sw__ask_text(&a, "EXP", t == SW_F64 ? "F64(exp)" : "sw_exp");
     sw__ask_text(&a, "LOG", t == SW_F64 ? "F64(log)" : "sw_log");
-    sw__ask_text(&a, "EACH", !p->gpu->target.serial && SW_MAX(s->d, s->e) <= MOST_UNROLLED ? "UNROLL" : "");
+    where_arrays_are(&a, p, s, part);
     if (t == SW_F64) sw__ask_macro(&a, "DOUBLE", 1);
     sw__ask_macro(&a, "W", s->width);
-    sw__ask_macro(&a, "J", ROWS_AT_ONCE);
     sw__ask_macro(&a, "ITEMS", s->items);
     sw__ask_macro(&a, "D", s->d);
     sw__ask_macro(&a, "E", s->e);
