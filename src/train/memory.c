@@ -71,7 +71,9 @@ static sw_status plan_step(sw_trainer *t, sw_device *d, int64_t n, sw_plan *out)
     sw_plan update;
     if (t->micro.n == 0) return plan_mode(t, d, SW__TRAIN, n, NULL, NULL, out);
     SW_TRY(plan_mode(t, d, SW__ACCUM, SW_MIN(t->micro.n, n), NULL, NULL, out));
-    return plan_mode(t, d, SW__UPDATE, 1, NULL, NULL, &update);
+    const sw_status st = plan_mode(t, d, SW__UPDATE, 1, NULL, NULL, &update);
+    if (st == SW_ERR_MEMORY) *out = update; /* it is the update that has no room */
+    return st;
 }
 
 /* ---- how a batch of n samples is done ----------------------------------------------------------------------------- */

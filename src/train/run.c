@@ -230,9 +230,20 @@ static int64_t count_parameters(sw_params *p)
     return n;
 }
 
+typedef char size_text[32];
+
+static const char *say_size(size_text text, uint64_t bytes)
+{
+    const double kib = (double)bytes / 1024;
+    const bool small = kib < 102.4; /* which would be 0.0 MiB */
+    snprintf(text, sizeof(size_text), "%.1f %s", small ? kib : kib / 1024, small ? "KiB" : "MiB");
+    return text;
+}
+
 /* What is done so that the step fits, and what it costs. */
 static void note_memory(const run *r)
 {
+    size_text allowed, planned;
     sw_trainer_memory_info m;
     if (sw_trainer_memory(r->trainer, &m) != SW_OK) return;
     const sw_plan_again *const a = &m.plan.again;
@@ -245,8 +256,8 @@ static void note_memory(const run *r)
     if (m.parts > 1)
         snprintf(parts, sizeof parts, "; %lld micro-batches of %lld, whose gradients add up to the batch's (batch norm sees "
                  "micro-batches)", (long long)m.parts, (long long)m.micro_batch);
-    if (m.memory > 0) note(r, "memory", "%.1f MiB allowed, %.1f planned: %s%s", (double)m.memory / 1048576,
-                           (double)m.plan.total / 1048576, again, parts);
+    if (m.memory > 0) note(r, "memory", "%s allowed, %s planned: %s%s", say_size(allowed, m.memory), say_size(planned, m.plan.total),
+                           again, parts);
     else note(r, "memory", "%s%s", again, parts);
 }
 
@@ -270,10 +281,9 @@ static void note_training(const run *r)
     sw_precision_find(sw_config_text(c, SW_KEY_PRECISION), &precision);
     sw_precision_note(precision, plan, d, how, sizeof how);
     if (*how) note(r, "mixed", "%s", how);
-    const double planned = (double)plan->total / 1024;
-    const bool small = planned < 102.4; /* which would be 0.0 MiB */
-    note(r, "device", "%s %s, %s; %.1f %s planned of %.1f GiB free%s", d->id, d->name, d->compute,
-         small ? planned : planned / 1024, small ? "KiB" : "MiB", (double)d->memory_free / 1073741824, r->why);
+    size_text planned;
+    note(r, "device", "%s %s, %s; %s planned of %.1f GiB free%s", d->id, d->name, d->compute, say_size(planned, plan->total),
+         (double)d->memory_free / 1073741824, r->why);
     note_memory(r);
 }
 
