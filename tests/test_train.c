@@ -339,6 +339,29 @@ static void test_damaged_checkpoint(void **state)
     sw_device_close(d);
 }
 
+/* Fine in training, but what it evaluates to is not a number. */
+static sw_t sick_net(sw_t x)
+{
+    const sw_t y = sw_linear(sw_flatten(x), CLASSES, .name = "fc");
+    return sw_valid(y) && !sw_graph_is_training(y.graph) ? sw_mul_scalar(y, (double)NAN) : y;
+}
+
+static void test_no_best(void **state)
+{
+    (void)state;
+    sw_device *d = open_cpu();
+    sw_dataset *data = stripes();
+    sw_trainer *t = NULL;
+    sw_fit_result r;
+    ok(sw_trainer_new(d, &(sw_trainer_options){.model = sick_net, .optimizer = sw_adamw(), .batch = 32}, &t));
+    ok(sw_trainer_fit(t, data, &(sw_fit_options){.epochs = 2, .valid = data}, &r));
+    assert_true(isnan(r.valid.loss));
+    assert_int_equal(r.best_epoch, 0);
+    sw_trainer_free(t);
+    sw_dataset_close(data);
+    sw_device_close(d);
+}
+
 static void test_nan(void **state)
 {
     (void)state;
@@ -505,7 +528,7 @@ int main(void)
         cmocka_unit_test(test_learns),          cmocka_unit_test(test_same_seed_same_bits),
         cmocka_unit_test(test_resume_to_the_bit), cmocka_unit_test(test_resume_longer),
         cmocka_unit_test(test_resume_each_rule), cmocka_unit_test(test_longer_schedules),
-        cmocka_unit_test(test_damaged_checkpoint), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_damaged_checkpoint), cmocka_unit_test(test_nan), cmocka_unit_test(test_no_best),
         cmocka_unit_test(test_early_stop),      cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_disk_full),       cmocka_unit_test(test_endless),
     };

@@ -299,11 +299,22 @@ static void reduce(fit *f, bool has_valid)
     f->t->schedule_lr = lr;
 }
 
+static void warn_no_figure(const fit *f)
+{
+    if (f->s.samples == 0)
+        sw__log(SW_LOG_WARN, "epoch %lld: every one of its steps was skipped, so nothing was learnt in it",
+                (long long)f->s.epoch + 1);
+    else
+        sw__log(SW_LOG_WARN, "epoch %lld: %s is not a number, so it cannot be the best epoch", (long long)f->s.epoch + 1,
+                f->o->monitor ? f->o->monitor : "val_loss");
+}
+
 static bool judge(fit *f, bool has_valid)
 {
     bool less = true;
     const double now = monitored(f, has_valid, &less);
-    const bool better = f->s.best_epoch == 0 || (less ? now < f->s.best : now > f->s.best);
+    const bool better = !isnan(now) && (f->s.best_epoch == 0 || (less ? now < f->s.best : now > f->s.best));
+    if (isnan(now) || f->s.samples == 0) warn_no_figure(f);
     if (better) {
         f->s.best = now;
         f->s.best_epoch = f->s.epoch + 1;
