@@ -17,17 +17,19 @@ typedef struct network {
     int rank;
     int64_t shape[3];
     sw_optimizer optimizer;
-    int64_t tokens; /* so many kinds of tokens come in, and one goes out at each place; 0: numbers in, classes out */
+    int64_t tokens; /* so many kinds of tokens come in, and one goes out at each place; 0: numbers in, classes out … */
+    bool mask;      /* … or an image, each of whose places is yes or no */
 } network;
 
 static const network networks[] = {
-    {"mlp", "mlp:512,512", 64, 1, {784}, {.kind = SW_SGD, .lr = 0.01, .momentum = 0.9}, 0},
-    {"lenet", "lenet", 64, 3, {1, 28, 28}, {.kind = SW_ADAM, .lr = 1e-3}, 0},
-    {"resnet18", "resnet18", 32, 3, {3, 32, 32}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0},
-    {"lstm", "lstm:128,256", 32, 1, {64}, {.kind = SW_ADAM, .lr = 2e-3}, 65},
+    {"mlp", "mlp:512,512", 64, 1, {784}, {.kind = SW_SGD, .lr = 0.01, .momentum = 0.9}, 0, false},
+    {"lenet", "lenet", 64, 3, {1, 28, 28}, {.kind = SW_ADAM, .lr = 1e-3}, 0, false},
+    {"resnet18", "resnet18", 32, 3, {3, 32, 32}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0, false},
+    {"lstm", "lstm:128,256", 32, 1, {64}, {.kind = SW_ADAM, .lr = 2e-3}, 65, false},
     {"gpt", "gpt:4x4x128", 16, 1, {128},
-     {.kind = SW_ADAMW, .lr = 1e-3, .betas = {0.9, 0.99}, .weight_decay = 0.1, .decay_matrices = true}, 65},
-    {"resnet50", "resnet50", 32, 3, {3, 224, 224}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0},
+     {.kind = SW_ADAMW, .lr = 1e-3, .betas = {0.9, 0.99}, .weight_decay = 0.1, .decay_matrices = true}, 65, false},
+    {"unet", "unet:16", 8, 3, {1, 64, 64}, {.kind = SW_ADAM, .lr = 1e-3}, 0, true},
+    {"resnet50", "resnet50", 32, 3, {3, 224, 224}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0, false},
 };
 
 /* Whether this library has the model. */
@@ -114,9 +116,10 @@ static sw_graph *record(const bench *b)
     check(sw_graph_new(&g));
     const bool tokens = b->net->tokens > 0;
     const sw_t x = sw_input(g, "x", tokens ? SW_I64 : SW_F32, b->net->rank + 1, shape);
-    const sw_t y = sw_input(g, "y", SW_I64, tokens ? b->net->rank + 1 : 1, shape);
-    const sw_t out = sw_model_build(b->net->model, x, tokens ? b->net->tokens : 10);
-    const sw_t loss = sw_output(sw_cross_entropy(out, y), "loss");
+    const bool mask = b->net->mask;
+    const sw_t y = sw_input(g, "y", mask ? SW_F32 : SW_I64, tokens || mask ? b->net->rank + 1 : 1, shape);
+    const sw_t out = sw_model_build(b->net->model, x, tokens ? b->net->tokens : mask ? 1 : 10);
+    const sw_t loss = sw_output(mask ? sw_bce_with_logits_loss(out, y, SW_NONE, SW_REDUCE_MEAN) : sw_cross_entropy(out, y), "loss");
     check(sw_optimizer_apply(&b->net->optimizer, loss, NULL, 0));
     return g;
 }
@@ -130,7 +133,7 @@ static int64_t x_elements(const bench *b)
 
 static int64_t y_elements(const bench *b)
 {
-    return b->net->tokens > 0 ? x_elements(b) : b->batch;
+    return b->net->tokens > 0 || b->net->mask ? x_elements(b) : b->batch;
 }
 
 static void load(const bench *b)
@@ -176,16 +179,17 @@ static void synthesize(const bench *b)
     }
     const int64_t n = x_elements(b);
     float *x = malloc((size_t)n * sizeof *x);
-    int64_t *y = malloc((size_t)b->batch * sizeof *y);
+    int64_t *y = malloc((size_t)y_elements(b) * sizeof *y);
     if (!x || !y) exit(1);
     srand(1);
     for (int64_t i = 0; i < n; i++) {
         x[i] = -6;
         for (int k = 0; k < 12; k++) x[i] += (float)rand() / (float)RAND_MAX;
     }
-    for (int64_t i = 0; i < b->batch; i++) y[i] = rand() % 10;
+    const int64_t labels = y_elements(b);
+    for (int64_t i = 0; i < labels; i++) y[i] = rand() % (b->net->mask ? 2 : 10);
     check(sw_program_set(b->program, sw_program_input(b->program, "x"), SW_F32, x, n));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, y, b->batch));
+    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, y, labels));
     free(x);
     free(y);
 }
