@@ -410,7 +410,7 @@ static void test_faults(void **state)
         { no_config, "", "this is no configuration" },
     };
     for (size_t i = 0; i < SW_COUNT(faults); i++) {
-        char settings[80], seeded[100];
+        char settings[80], seeded[128];
         snprintf(settings, sizeof settings, "FAKECUDA_DEVICES=2 %s", faults[i].settings);
         for (int seed = 1; seed <= 2; seed++) { /* whoever comes first names the other */
             snprintf(seeded, sizeof seeded, "%s FAKECUDA_SEED=%d", settings, seed);

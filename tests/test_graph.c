@@ -244,8 +244,8 @@ static void test_names_are_unique(void **state)
     (void)state;
     static const char *const messages[] = {
         "input 'x' of f32[2]: %1 'x' f32[2] already has this name: names of inputs are unique",
-        "variable 'l.w' of f32[2]: %2 'l.w' f32[2] already has this name: give the layer another one, or keep the "
-        "value and use it twice",
+        ("variable 'l.w' of f32[2]: %2 'l.w' f32[2] already has this name: give the layer another one, or keep the "
+         "value and use it twice"),
         "output 'y' for %1 'x' f32[2]: %3 f32[2] already has this name: names of outputs are unique",
         "input: it has no name: give one, it is found by it later",
         "variable: it has no name: give one, it is found by it later",
