@@ -82,10 +82,10 @@ static bool is_taken(const trial *t)
     static bool tried[SW_OP_COUNT];
     if (getenv("SWOOP_TEST_ALL")) return true;
     if (getenv("SWOOP_TEST_FEW")) return others++ % 150 == 0; /* tests/gpu/run -q */
-    if (!is_as_written(t)) return others++ % 15 == 0;
+    if (!is_as_written(t)) return others++ % 25 == 0;
     const bool first = !tried[t->c->op];
     tried[t->c->op] = true;
-    return written++ % 3 == 0 || first;
+    return written++ % 6 == 0 || first;
 }
 
 static void collect(trial *t)

@@ -1,7 +1,7 @@
 /* test_gpu_ops.c: the cases of test_ops.c on the GPU backends that the machine has: every op, forward and gradient, within
  * its bound of ref in double. Programs are compiled in batches, so that a device's compiler is called a few dozen times.
- * A device's compiler is slow: taken are the first case of each op, every third of the rest as it is written, every
- * fifteenth of the other ways to run them; SWOOP_TEST_ALL=1 takes all (`make check-kernels`). SWOOP_TEST_DEVICE names
+ * A device's compiler is slow: taken are the first case of each op, every sixth of the rest as it is written, every
+ * 25th of the other ways to run them; SWOOP_TEST_ALL=1 takes all (`make check-kernels`). SWOOP_TEST_DEVICE names
  * another device than opencl:0; without one the test is skipped, and says so. */
 #include "ops_device.h"
 
