@@ -259,6 +259,7 @@ void *sw__cu_open_vendor(sw__cu_vendor *v)
     const char *const wish = getenv(v->variable);
     char path[512];
     int version = 0;
+    (void)dlerror(); /* of a symbol that another library lacks: forgotten */
     void *const handle = wish != NULL && *wish != '\0' ? dlopen(wish, RTLD_NOW | RTLD_LOCAL)
                          : sw__cu_open_library(v->pattern, v->newest, v->oldest, &version, path, sizeof path);
     if (handle != NULL) return handle;
