@@ -253,7 +253,7 @@ static const wrong of_layers[] = {
     { "bce_ints", build_bce_ints, { "bce_with_logits_loss", "'x' f32[8]", "'i' i64[8]", "sw_cast one" } },
     { "model_name", build_model_name, { "'resnet81'", "did you mean 'resnet8'", "choose from" } },
     { "model_sizes", build_model_sizes, { "'mlp:64,x'", "positive numbers", "hidden sizes" } },
-    { "model_none", build_model_none, { "'lenet:5'", "no arguments" } },
+    { "model_none", build_model_none, { "'lenet:5'", "nothing comes after lenet" } },
     { "model_rank", build_model_rank, { "'resnet18'", "'x' f32[4,784]", "[N, C, H, W]" } },
     { "model_small", build_model_small, { "conv2", "f32[1,6,4,4]", "padding" } },
     { "model_outputs", build_model_outputs, { "'mlp'", "0 outputs", "1 or more" } },
