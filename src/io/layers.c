@@ -5,6 +5,13 @@
 #include "swoop/io.h"
 #include "swoop/nn.h"
 #include <stdio.h>
+
+const char *sw_model_layers_of(const char *model)
+{
+    const size_t n = strlen(SW_LAYERS_PREFIX);
+    return model && strncmp(model, SW_LAYERS_PREFIX, n) == 0 ? model + n : NULL;
+}
+
 #ifdef SWOOP_HAVE_JSON
 #include <jansson.h>
 
@@ -409,9 +416,8 @@ sw_t sw_model_layers(const char *json, sw_t x, int64_t outputs)
 
 bool sw__layers_read_tokens(const char *model)
 {
-    const size_t n = strlen(SW_LAYERS_PREFIX);
-    if (strncmp(model, SW_LAYERS_PREFIX, n) != 0) return false;
-    json_t *const list = json_loads(model + n, JSON_REJECT_DUPLICATES, NULL);
+    const char *const text = sw_model_layers_of(model);
+    json_t *const list = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
     const json_t *const first = json_array_get(list, 0);
     const char *const name = json_is_string(first) ? json_string_value(first) : NULL;
     const bool reads = (name && strcmp(name, "embedding") == 0) || json_object_get(first, "embedding") != NULL;

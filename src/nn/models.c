@@ -47,8 +47,7 @@ static const struct model {
      {{4, 4, 128}, 3}, sw__model_gpt},
     {{"transformer", "layers x heads x width x number of tokens (256)",
       "encoder (Vaswani et al. 2017), mean over time, linear: for tokens [N, T] or features [N, T, F], or rows"},
-     0, 4,
-     {{2, 4, 64}, 3}, sw__model_transformer},
+     0, 4, {{2, 4, 64, 256}, 4}, sw__model_transformer},
 };
 
 /* Sizes that have a name: minGPT's for small ones, GPT-2's parameter counts for its own. */
@@ -103,7 +102,7 @@ static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)
                            near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", all);
 }
 
-/* "256,128" or "4x4x128" into s; false if it is anything else. */
+/* "256,128" or "4x4x128" into s, where the sizes that are not given stay; false if it is anything else. */
 static bool parse_sizes(const char *text, sw__sizes *s)
 {
     s->n = 0;
@@ -136,7 +135,7 @@ int64_t sw__model_vocabulary(const char *spec)
     if (!m || m->build != sw__model_transformer) return 0;
     s = m->defaults;
     if (colon && !read_sizes(m, colon + 1, &s)) return 0;
-    return s.n > 3 ? s.at[3] : SW__TRANSFORMER_TOKENS;
+    return s.at[3];
 }
 
 static sw_t bad_sizes(sw_graph *g, const struct model *m, const char *spec)

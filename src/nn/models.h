@@ -6,9 +6,8 @@
 #include "swoop/nn.h"
 
 #define SW__MAX_SIZES 16
-#define SW__TRANSFORMER_TOKENS 256 /* bytes; unless a fourth size says otherwise */
 
-/* Numbers after the colon of a model's name: "mlp:256,128". */
+/* Numbers after the colon of a model's name: "mlp:256,128", n of them; those behind are as in the table of models.c. */
 typedef struct sw__sizes {
     int64_t at[SW__MAX_SIZES];
     int n;

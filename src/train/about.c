@@ -38,7 +38,7 @@ static sw_status copy_names(const sw_dataset *d, sw__model_about *a)
 
 const char *sw__model_text(const char *model)
 {
-    return strncmp(model, SW_LAYERS_PREFIX, strlen(SW_LAYERS_PREFIX)) == 0 ? "layers" : model;
+    return sw_model_layers_of(model) ? "layers" : model;
 }
 
 /* What data sets of text call themselves, by coding. */
