@@ -65,6 +65,8 @@ typedef struct sw__backend {
     sw_status (*op_exec)(void *dev, void *plan, const sw__bind *bind);
     /* what a planned op does inside, for profiles: "brgemm:avx512_core, 1 reorder"; never NULL */
     const char *(*op_note)(void *plan);
+    /* whether a planned op on f16 or bf16 computes on f32 copies, since the device has none for the type. NULL: none does */
+    bool (*op_on_copies)(void *plan);
     /* kernel_launch or op_exec (the device's own clock: *seconds of work, without what launching costs), waiting for it.
      * NULL: whoever measures takes the host's clock */
     sw_status (*run_timed)(void *dev, bool is_op, void *built, const sw__bind *bind, double *seconds);

@@ -46,13 +46,17 @@ sw_status sw__params_layout(const sw_graph *g, const sw__traits *t, sw_params *p
 void sw__params_layout_free(sw_params *p);
 /* Finds the graph's variable in the store and checks that it is the same one. */
 sw_status sw__params_match(const sw_params *p, const sw__var *v, uint32_t *slot);
+/* The values of those variables that both have, by name; they may be on different devices. */
+sw_status sw__params_copy(sw_params *from, sw_params *to);
 /* Byte offset of a packed group, if the store lays its variables as the group says. */
 sw_status sw__params_group(const sw_params *p, const sw_graph *g, uint32_t group, sw__bind *out);
 /* share.c: the program's arena, large enough; an arena of its own, or that of `with`. */
 sw_status sw__arena_open(sw_program *p, const sw_program *with);
 void sw__arena_close(sw_program *p);
 sw_status sw__arena_rebind(sw_program *p); /* before a run */
-/* budget.c: where the plan is fullest, and what takes the room there. */
+/* budget.c: what the launches are in all: counts, arithmetic, traffic. */
+void sw__plan_count(sw_program *p, const sw__schedule *s);
+/* Where the plan is fullest, and what takes the room there. */
 void sw__plan_peak(const sw__schedule *s, sw_plan *plan);
 /* Recomputes until the plan's total is at most `budget` (0: no limit); launches and plan follow. SW_ERR_MEMORY if that cannot
  * be: the plan is then the smallest that was found. After the plan was filled. */
