@@ -1,8 +1,10 @@
 /* step.c: one training step of a reference network, timed; the counterpart of torch_step.py, same JSON on stdout.
  *   step --model resnet18 --threads 2 [--batch 32] [--steps 30] [--warmup 10] [--init FILE] [--device cpu] [--profile]
+ *        [--precision f32|bf16|f16] [--infer [--output FILE]]
  *   step --list                                                                  the networks that can be built
- * A step is forward, loss, backward, update and reading the loss, on one fixed batch. --init takes the file that
- * torch_step.py --save-init writes, so that both start from the same weights and data. */
+ * A step is forward, loss, backward, update and reading the loss, on one fixed batch; with --infer it is the network's
+ * output, read, and --output writes it as raw f32. --init takes the file that torch_step.py --save-init writes, so that
+ * both start from the same weights and data. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,28 +101,50 @@ static int by_value(const void *a, const void *b)
 /* What the command line asks for, and what is made of it. */
 typedef struct bench {
     const network *net;
-    const char *device, *init;
+    const char *device, *init, *output;
     int64_t batch;
     int threads, steps, warmup;
-    bool profile;
+    bool profile, infer;
+    sw_dtype type; /* products' */
+    float *out;    /* infer: what came out, n_out numbers */
+    int64_t n_out;
     sw_device *dev;
     sw_params *params;
     sw_program *program;
 } bench;
 
-static sw_graph *record(const bench *b)
+/* Forward pass and its loss, or "y" alone. */
+static sw_graph *record_forward(const bench *b)
 {
     int64_t shape[4] = {b->batch};
     for (int i = 0; i < b->net->rank; i++) shape[i + 1] = b->net->shape[i];
     sw_graph *g = NULL;
     check(sw_graph_new(&g));
+    sw_graph_set_training(g, !b->infer);
     const bool tokens = b->net->tokens > 0;
     const sw_t x = sw_input(g, "x", tokens ? SW_I64 : SW_F32, b->net->rank + 1, shape);
     const bool mask = b->net->mask;
+    const int64_t classes = tokens ? b->net->tokens : mask ? 1 : 10;
+    if (b->infer) {
+        sw_output(sw_model_build(b->net->model, x, classes), "y");
+        return g;
+    }
     const sw_t y = sw_input(g, "y", mask ? SW_F32 : SW_I64, tokens || mask ? b->net->rank + 1 : 1, shape);
-    const sw_t out = sw_model_build(b->net->model, x, tokens ? b->net->tokens : mask ? 1 : 10);
-    const sw_t loss = sw_output(mask ? sw_bce_with_logits_loss(out, y, SW_NONE, SW_REDUCE_MEAN) : sw_cross_entropy(out, y), "loss");
-    check(sw_optimizer_apply(&b->net->optimizer, loss, NULL, 0));
+    const sw_t out = sw_model_build(b->net->model, x, classes);
+    sw_output(mask ? sw_bce_with_logits_loss(out, y, SW_NONE, SW_REDUCE_MEAN) : sw_cross_entropy(out, y), "loss");
+    return g;
+}
+
+static sw_graph *record(const bench *b)
+{
+    sw_graph *g = record_forward(b);
+    if (b->type != SW_F32) {
+        sw_graph *mixed = NULL;
+        check(sw_graph_autocast(g, b->type, &mixed));
+        sw_graph_free(g);
+        g = mixed;
+    }
+    if (!b->infer) check(sw_optimizer_apply(&b->net->optimizer, sw_graph_output(g, "loss"), NULL, 0));
     return g;
 }
 
@@ -134,6 +158,13 @@ static int64_t x_elements(const bench *b)
 static int64_t y_elements(const bench *b)
 {
     return b->net->tokens > 0 || b->net->mask ? x_elements(b) : b->batch;
+}
+
+/* Inference has no "y" to be given. */
+static void put(const bench *b, const char *name, sw_dtype type, const void *data, int64_t n)
+{
+    const int input = sw_program_input(b->program, name);
+    if (input >= 0) check(sw_program_set(b->program, input, type, data, n));
 }
 
 static void load(const bench *b)
@@ -153,8 +184,8 @@ static void load(const bench *b)
     sw_array x, y;
     check(sw_safetensors_array(f, "x", &x));
     check(sw_safetensors_array(f, "y", &y));
-    check(sw_program_set(b->program, sw_program_input(b->program, "x"), x.dtype, x.data, x_elements(b)));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), y.dtype, y.data, y_elements(b)));
+    put(b, "x", x.dtype, x.data, x_elements(b));
+    put(b, "y", y.dtype, y.data, y_elements(b));
     sw_safetensors_close(f);
 }
 
@@ -165,8 +196,8 @@ static void synthesize_tokens(const bench *b)
     if (!t) exit(1);
     srand(1);
     for (int64_t i = 0; i < n; i++) t[i] = rand() % b->net->tokens;
-    check(sw_program_set(b->program, sw_program_input(b->program, "x"), SW_I64, t, n));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, t, n));
+    put(b, "x", SW_I64, t, n);
+    put(b, "y", SW_I64, t, n);
     free(t);
 }
 
@@ -188,14 +219,23 @@ static void synthesize(const bench *b)
     }
     const int64_t labels = y_elements(b);
     for (int64_t i = 0; i < labels; i++) y[i] = rand() % (b->net->mask ? 2 : 10);
-    check(sw_program_set(b->program, sw_program_input(b->program, "x"), SW_F32, x, n));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, y, labels));
+    put(b, "x", SW_F32, x, n);
+    put(b, "y", SW_I64, y, labels);
     free(x);
     free(y);
 }
 
+static double infer(const bench *b)
+{
+    check(sw_program_run(b->program));
+    check(sw_program_get(b->program, sw_program_output(b->program, "y"), SW_F32, b->out, b->n_out));
+    return 0;
+}
+
+/* Returns the loss; in inference there is none. */
 static double step(const bench *b, int64_t t)
 {
+    if (b->infer) return infer(b);
     double scalars[3], loss;
     static const char *const names[] = {SW_INPUT_LR, SW_INPUT_BIAS1, SW_INPUT_BIAS2};
     sw_optimizer_scalars(&b->net->optimizer, t, b->net->optimizer.lr, &scalars[0], &scalars[1], &scalars[2]);
@@ -206,6 +246,45 @@ static double step(const bench *b, int64_t t)
     check(sw_program_run(b->program));
     check(sw_program_get(b->program, sw_program_output(b->program, "loss"), SW_F64, &loss, 1));
     return loss;
+}
+
+static void make_output(bench *b)
+{
+    sw_var_info v;
+    check(sw_program_output_info(b->program, sw_program_output(b->program, "y"), &v));
+    b->n_out = v.elements;
+    b->out = malloc((size_t)v.elements * sizeof *b->out);
+    if (!b->out) exit(1);
+}
+
+static void write_output(const bench *b)
+{
+    FILE *f = fopen(b->output, "wb");
+    if (!f || fwrite(b->out, sizeof *b->out, (size_t)b->n_out, f) != (size_t)b->n_out || fclose(f) != 0) {
+        fprintf(stderr, "step: cannot write %s\n", b->output);
+        exit(1);
+    }
+}
+
+static void print(const bench *b, const double *times, double first, double setup_ms, double compile_ms, double loss)
+{
+    const sw_plan *plan = sw_program_plan(b->program);
+    printf("{\"model\": \"%s\", \"batch\": %lld, \"dtype\": \"%s\", \"infer\": %s, \"threads\": %d, \"device\": \"%s\", "
+           "\"steps\": %d, \"median_ms\": %.4f, "
+           "\"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"setup_ms\": %.1f, \"compile_ms\": %.1f, "
+           "\"peak_rss_mib\": %.1f, \"plan_mib\": %.1f, \"launches\": %d, \"emulated\": %d, \"gflop\": %.4f, "
+           "\"loss\": %.6f}\n",
+           b->net->name, (long long)b->batch, sw_dtype_name(b->type), b->infer ? "true" : "false", b->threads, b->device,
+           b->steps, times[b->steps / 2], times[0], times[b->steps * 9 / 10], first, setup_ms, compile_ms, peak_rss_mib(),
+           (double)plan->total / 1048576, plan->launches, plan->emulated, plan->flops * 1e-9, loss);
+}
+
+static void print_profile(const bench *b)
+{
+    char *table = NULL;
+    check(sw_program_profile(b->program, SW_PROFILE_TABLE, &table));
+    fputs(table, stderr);
+    sw_string_free(table);
 }
 
 static void run(bench *b)
@@ -222,6 +301,7 @@ static void run(bench *b)
         load(b);
     else
         synthesize(b);
+    if (b->infer) make_output(b);
     int64_t t = 0;
     double loss = step(b, t++);
     const double first = seconds_since_start();
@@ -234,24 +314,25 @@ static void run(bench *b)
         times[i] = now_ms() - start;
     }
     qsort(times, (size_t)b->steps, sizeof *times, by_value);
-    const sw_plan *plan = sw_program_plan(b->program);
-    printf("{\"model\": \"%s\", \"batch\": %lld, \"threads\": %d, \"device\": \"%s\", \"steps\": %d, \"median_ms\": %.4f, "
-           "\"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"setup_ms\": %.1f, \"compile_ms\": %.1f, "
-           "\"peak_rss_mib\": %.1f, \"plan_mib\": %.1f, \"launches\": %d, \"gflop\": %.4f, "
-           "\"loss\": %.6f}\n",
-           b->net->name, (long long)b->batch, b->threads, b->device, b->steps, times[b->steps / 2], times[0],
-           times[b->steps * 9 / 10], first, compile_ms - open_ms, ready_ms - compile_ms, peak_rss_mib(),
-           (double)plan->total / 1048576, plan->launches, plan->flops * 1e-9, loss);
+    print(b, times, first, compile_ms - open_ms, ready_ms - compile_ms, loss);
     free(times);
-    char *table = NULL;
-    if (b->profile) {
-        check(sw_program_profile(b->program, SW_PROFILE_TABLE, &table));
-        fputs(table, stderr);
-        sw_string_free(table);
-    }
+    if (b->output) write_output(b);
+    if (b->profile) print_profile(b);
+    free(b->out);
     sw_program_free(b->program);
     sw_params_free(b->params);
     sw_device_close(b->dev);
+}
+
+static bool find_type(const char *name, sw_dtype *out)
+{
+    static const sw_dtype types[] = {SW_F32, SW_BF16, SW_F16};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(sw_dtype_name(types[i]), name) == 0) {
+            *out = types[i];
+            return true;
+        }
+    return false;
 }
 
 int main(int argc, char **argv)
@@ -260,8 +341,10 @@ int main(int argc, char **argv)
         {"model", required_argument, 0, 'm'},  {"threads", required_argument, 0, 't'}, {"batch", required_argument, 0, 'b'},
         {"steps", required_argument, 0, 's'},  {"warmup", required_argument, 0, 'w'},  {"init", required_argument, 0, 'i'},
         {"device", required_argument, 0, 'd'}, {"profile", no_argument, 0, 'p'},       {"list", no_argument, 0, 'l'},
+        {"output", required_argument, 0, 'o'}, {"infer", no_argument, 0, 'I'},         {"precision", required_argument, 0, 'P'},
         {0, 0, 0, 0}};
-    bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 10};
+    bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 10, .type = SW_F32};
+    bool good = true;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'm')
             for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++)
@@ -272,13 +355,16 @@ int main(int argc, char **argv)
         if (c == 'w') b.warmup = atoi(optarg);
         if (c == 'i') b.init = optarg;
         if (c == 'd') b.device = optarg;
+        if (c == 'o') b.output = optarg;
         if (c == 'p') b.profile = true;
+        if (c == 'I') b.infer = true;
+        if (c == 'P') good = find_type(optarg, &b.type);
         if (c == 'l') return list();
         if (c == '?') return 2;
     }
-    if (!b.net || b.steps < 1 || b.threads < 1) {
+    if (!good || !b.net || b.steps < 1 || b.threads < 1 || (b.output && !b.infer)) {
         fprintf(stderr, "usage: step --list | --model NAME [--threads N] [--batch N] [--steps N] [--warmup N] "
-                        "[--init FILE] [--device ID] [--profile]\n");
+                        "[--init FILE] [--device ID] [--precision f32|bf16|f16] [--infer [--output FILE]] [--profile]\n");
         return 2;
     }
     if (!b.batch) b.batch = b.net->batch;
