@@ -3,6 +3,7 @@
 /* link: -Wl,--wrap=sw__ref_matmul,--wrap=sw__ref_custom,--wrap=sw__ref_batch_norm,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free */
 #include "backend/ref/ref.h"
 #include "no_memory.h"
+#include "stripes.h"
 #include "swoop/swoop.h"
 #include <math.h>
 #include <setjmp.h>
@@ -64,17 +65,7 @@ static int64_t y[N];
 /* Stripes whose place is the class; sorted: class by class. */
 static sw_dataset *stripes(bool sorted)
 {
-    for (int i = 0; i < N; i++) {
-        y[i] = sorted ? i * CLASSES / N : i % CLASSES;
-        for (int r = 0; r < 6; r++)
-            for (int c = 0; c < 6; c++)
-                x[i][0][r][c] = (float)((i * 31 + r * 17 + c * 7) % 23) / 23.0f + (r / 2 == y[i] ? 1.0f : 0.0f);
-    }
-    const sw_array ax = {.dtype = SW_F32, .rank = 4, .shape = {N, 1, 6, 6}, .data = x, .bytes = sizeof x};
-    const sw_array ay = {.dtype = SW_I64, .rank = 1, .shape = {N}, .data = y, .bytes = sizeof y};
-    sw_dataset *d = NULL;
-    OK(sw_dataset_from_memory(&ax, &ay, NULL, &d));
-    return d;
+    return make_stripes(x, y, N, CLASSES, sorted, 1);
 }
 
 /* ---- nets, each with its fault ----------------------------------------------------------------------------------- */

@@ -304,6 +304,25 @@ static void test_train_json(void **state)
     json_decref(json_lines(out, "result"));
 }
 
+/* --profile: on the terminal's side a table within 100 columns, with --json one more object; both are files of the run. */
+static void test_train_profile(void **state)
+{
+    (void)state;
+    must("train " MLP "--steps 8 --name prof --profile 5");
+    has(out, "% of the time not in kernels");
+    has(out, "peak, measured:");
+    has(out, "all launches");
+    has(out, "runs/prof/profile.txt");
+    assert_true(there("runs/prof/profile.txt") && there("runs/prof/profile.json") && there("runs/prof/trace.json"));
+    must("train " MLP "--steps 8 --name prof-json --profile 5 --json");
+    json_t *const profile = json_lines(out, "profile"), *const result = json_lines(out, "result");
+    assert_true(number(profile, "kernel_seconds") > 0);
+    assert_true(number(json_object_get(profile, "peak"), "bandwidth") > 0);
+    assert_true(json_array_size(json_object_get(profile, "launches")) > 0);
+    json_decref(profile);
+    json_decref(result);
+}
+
 static void test_run_file(void **state)
 {
     (void)state;
@@ -888,7 +907,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help),         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_bad_run_file), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
+        cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json), cmocka_unit_test(test_train_profile),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
         cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32), cmocka_unit_test(test_half),        cmocka_unit_test(test_eval),

@@ -6,6 +6,7 @@
 #include "golden_replay.h"
 #include "graph/graph.h"
 #include "pass/pass.h"
+#include "stripes.h"
 #include <unistd.h>
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */
@@ -303,17 +304,7 @@ static int64_t labels[SAMPLES];
 
 static sw_dataset *stripes(void)
 {
-    for (int i = 0; i < SAMPLES; i++) {
-        labels[i] = i % CLASSES;
-        for (int r = 0; r < 6; r++)
-            for (int c = 0; c < 6; c++)
-                pixels[i][0][r][c] = (float)((i * 31 + r * 17 + c * 7) % 23) / 46.0f + (r / 2 == labels[i] ? 1.0f : 0.0f);
-    }
-    const sw_array x = {.dtype = SW_F32, .rank = 4, .shape = {SAMPLES, 1, 6, 6}, .data = pixels, .bytes = sizeof pixels};
-    const sw_array y = {.dtype = SW_I64, .rank = 1, .shape = {SAMPLES}, .data = labels, .bytes = sizeof labels};
-    sw_dataset *d = NULL;
-    ok(sw_dataset_from_memory(&x, &y, NULL, &d));
-    return d;
+    return make_stripes(pixels, labels, SAMPLES, CLASSES, false, 0.5f);
 }
 
 static sw_t net(sw_t x)

@@ -46,6 +46,8 @@ typedef struct sw__backend {
     sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);
     sw_status (*sync)(void *dev);
     void *(*host_pointer)(void *buffer); /* NULL where the host cannot address device memory */
+    /* the most that the device can do, for sw_device_measure; *out is zero. NULL: nobody measures it */
+    sw_status (*peak)(void *dev, sw_device_peak *out);
     /* told of all whole ops of a program, and the arithmetic of each, before the first of them is planned: which way to do
      * them may be found out by trial. measure: now is the time for that, no training is under way. NULL: there is one way.
      * tuned: what trials have measured, for sw_device_tuned; the caller frees it also after a failure */

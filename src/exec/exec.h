@@ -16,6 +16,7 @@ struct sw_device {
     sw_device_properties info;
     bool tf32;         /* products and convolutions round their inputs to TF32 */
     bool full;         /* the last program that was compiled found no room */
+    sw_device_peak peak; /* once measured: flops > 0 */
     bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
 
@@ -129,6 +130,7 @@ struct sw_program {
     size_t staging_bytes;
     sw_plan plan;
     int64_t runs;
+    double run_seconds;          /* profile: of all runs, launching and waiting included */
     bool not_recorded;           /* nothing could be recorded: runs are launched kernel by kernel */
     void *recording;             /* all launches as one, from the second run on, where the backend can */
     double *set_trace;           /* profile: start and duration of the last SW__TRACE_RUNS sets of each input */

@@ -404,13 +404,15 @@ static sw_status describe_model(run *r)
 static sw_status write_profile(run *r)
 {
     if (sw_config_int(r->c, SW_KEY_PROFILE) == 0) return SW_OK;
-    char *table = NULL, *trace = NULL;
-    sw_status st = sw_trainer_profile(r->trainer, SW_PROFILE_TABLE, &table);
-    if (st == SW_OK) st = sw_trainer_profile(r->trainer, SW_PROFILE_TRACE, &trace);
-    if (st == SW_OK) st = sw__run_files_write(&r->files, "profile.txt", table);
-    if (st == SW_OK) st = sw__run_files_write(&r->files, "trace.json", trace);
-    sw_string_free(table);
-    sw_string_free(trace);
+    static const struct { sw_profile_format format; const char *file; } parts[] = {
+        {SW_PROFILE_TABLE, "profile.txt"}, {SW_PROFILE_JSON, "profile.json"}, {SW_PROFILE_TRACE, "trace.json"}};
+    sw_status st = SW_OK;
+    for (size_t i = 0; i < SW_COUNT(parts) && st == SW_OK; i++) {
+        char *text = NULL;
+        st = sw_trainer_profile(r->trainer, parts[i].format, &text);
+        if (st == SW_OK) st = sw__run_files_write(&r->files, parts[i].file, text);
+        sw_string_free(text);
+    }
     return st;
 }
 

@@ -438,7 +438,6 @@ const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-extern const sw__backend sw__backend_cpu;
 const sw__backend sw__backend_cpu = {
     .name = "cpu",
     .count = cpu_count,
@@ -453,6 +452,7 @@ const sw__backend sw__backend_cpu = {
     .fill = cpu_fill,
     .sync = cpu_sync,
     .host_pointer = cpu_host_pointer,
+    .peak = sw__cpu_peak,
     .kernel_build = cpu_kernel_build,
     .kernel_free = cpu_kernel_free,
     .kernel_launch = cpu_kernel_launch,

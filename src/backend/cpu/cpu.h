@@ -19,6 +19,8 @@ typedef struct sw__cpu {
     sw__traits traits;
 } sw__cpu;
 
+extern const sw__backend sw__backend_cpu;
+
 #define SW__CPU_MAX_REFS 24 /* a user's op has that many, see swoop/kernel.h */
 
 typedef struct sw__cpu_plan sw__cpu_plan;
@@ -114,6 +116,7 @@ sw_status sw__cpu_custom_plan(sw__cpu_plan *p);
 sw_status sw__cpu_source_build(void *dev, const sw_kernel_source *s, void **built);
 void sw__cpu_source_free(void *dev, void *built);
 sw_status sw__cpu_source_launch(void *dev, void *built, const sw__source_launch *l);
+sw_status sw__cpu_peak(void *dev, sw_device_peak *out); /* backend.h: peak (peak.c) */
 void *sw__cpu_address(const sw__bind *b); /* where a bound tensor is; never NULL (cpu.c) */
 bool sw__cpu_has_half(const sw__op_desc *d); /* some tensor is f16 or bf16 */
 sw_status sw__cpu_half_plan(sw__cpu_plan *p);
