@@ -1,6 +1,6 @@
 /* step.c: one training step of a reference network, timed; the counterpart of torch_step.py, same JSON on stdout.
  *   step --model resnet18 --threads 2 [--batch 32] [--steps 30] [--warmup 10] [--init FILE] [--device cpu] [--profile]
- *        [--precision f32|bf16|f16] [--infer [--output FILE]]
+ *        [--precision f32|bf16|f16] [--infer [--output FILE]] [--compile-only]
  *   step --list                                                                  the networks that can be built
  * A step is forward, loss, backward, update and reading the loss, on one fixed batch; with --infer it is the network's
  * output, read, and --output writes it as raw f32. --init takes the file that torch_step.py --save-init writes, so that
@@ -98,17 +98,25 @@ static void write_output(const bench *b)
     }
 }
 
-static void print(const bench *b, const double *times, double first, double setup_ms, double compile_ms, double loss)
+/* Milliseconds, but for the first. */
+typedef struct spent {
+    double first_s; /* process start to the end of the first step */
+    double open, record, params, compile;
+    double *steps;  /* sorted */
+} spent;
+
+static void print(const bench *b, const spent *s, double loss)
 {
     const sw_plan *plan = sw_program_plan(b->program);
-    printf("{\"model\": \"%s\", \"batch\": %lld, \"dtype\": \"%s\", \"infer\": %s, \"threads\": %d, \"device\": \"%s\", "
-           "\"steps\": %d, \"median_ms\": %.4f, "
-           "\"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"setup_ms\": %.1f, \"compile_ms\": %.1f, "
-           "\"peak_rss_mib\": %.1f, \"plan_mib\": %.1f, \"launches\": %d, \"emulated\": %d, \"gflop\": %.4f, "
-           "\"loss\": %.6f}\n",
-           b->net->name, (long long)b->batch, sw_dtype_name(b->type), b->infer ? "true" : "false", b->threads, b->device,
-           b->steps, times[b->steps / 2], times[0], times[b->steps * 9 / 10], first, setup_ms, compile_ms, peak_rss_mib(),
-           (double)plan->total / 1048576, plan->launches, plan->emulated, plan->flops * 1e-9, loss);
+    printf("{\"model\": \"%s\", \"batch\": %lld, \"dtype\": \"%s\", \"infer\": %s, \"threads\": %d, \"device\": \"%s\", ",
+           b->net->name, (long long)b->batch, sw_dtype_name(b->type), b->infer ? "true" : "false", b->threads, b->device);
+    if (s->steps)
+        printf("\"steps\": %d, \"median_ms\": %.4f, \"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"loss\": %.6f, ",
+               b->steps, s->steps[b->steps / 2], s->steps[0], s->steps[b->steps * 9 / 10], s->first_s, loss);
+    printf("\"open_ms\": %.1f, \"record_ms\": %.1f, \"params_ms\": %.1f, \"compile_ms\": %.1f, \"peak_rss_mib\": %.1f, "
+           "\"plan_mib\": %.1f, \"launches\": %d, \"emulated\": %d, \"gflop\": %.4f}\n",
+           s->open, s->record, s->params, s->compile, peak_rss_mib(), (double)plan->total / 1048576, plan->launches,
+           plan->emulated, plan->flops * 1e-9);
 }
 
 static void print_profile(const bench *b)
@@ -119,16 +127,30 @@ static void print_profile(const bench *b)
     sw_string_free(table);
 }
 
-static void run(bench *b)
+static double since(double *start)
 {
-    const double open_ms = now_ms();
+    const double now = now_ms(), ms = now - *start;
+    *start = now;
+    return ms;
+}
+
+static void make(bench *b, spent *s)
+{
+    double t = now_ms();
     check(sw_device_open(b->device, &(sw_device_options){.threads = b->threads}, &b->dev));
+    s->open = since(&t);
     sw_graph *g = record(b);
+    s->record = since(&t);
     check(sw_params_new(b->dev, g, 0, &b->params));
-    const double compile_ms = now_ms();
+    s->params = since(&t);
     check(sw_compile(g, b->dev, &(sw_compile_options){.params = b->params, .profile = b->profile}, &b->program));
-    const double ready_ms = now_ms();
+    s->compile = since(&t);
     sw_graph_free(g);
+}
+
+/* Returns the last loss. */
+static double time_steps(bench *b, spent *s)
+{
     if (b->init)
         load(b);
     else
@@ -136,20 +158,28 @@ static void run(bench *b)
     if (b->infer) make_output(b);
     int64_t t = 0;
     double loss = step(b, t++);
-    const double first = seconds_since_start();
+    s->first_s = seconds_since_start();
     while (t < b->warmup) loss = step(b, t++);
-    double *times = malloc((size_t)b->steps * sizeof *times);
-    if (!times) exit(1);
+    s->steps = malloc((size_t)b->steps * sizeof *s->steps);
+    if (!s->steps) exit(1);
     for (int i = 0; i < b->steps; i++) {
-        const double start = now_ms();
+        double start = now_ms();
         loss = step(b, t++);
-        times[i] = now_ms() - start;
+        s->steps[i] = since(&start);
     }
-    qsort(times, (size_t)b->steps, sizeof *times, by_value);
-    print(b, times, first, compile_ms - open_ms, ready_ms - compile_ms, loss);
-    free(times);
+    qsort(s->steps, (size_t)b->steps, sizeof *s->steps, by_value);
+    return loss;
+}
+
+static void run(bench *b, bool compile_only)
+{
+    spent s = {0};
+    make(b, &s);
+    const double loss = compile_only ? 0 : time_steps(b, &s);
+    print(b, &s, loss);
     if (b->output) write_output(b);
-    if (b->profile) print_profile(b);
+    if (b->profile && !compile_only) print_profile(b);
+    free(s.steps);
     free(b->out);
     sw_program_free(b->program);
     sw_params_free(b->params);
@@ -163,9 +193,9 @@ int main(int argc, char **argv)
         {"steps", required_argument, 0, 's'},  {"warmup", required_argument, 0, 'w'},  {"init", required_argument, 0, 'i'},
         {"device", required_argument, 0, 'd'}, {"profile", no_argument, 0, 'p'},       {"list", no_argument, 0, 'l'},
         {"output", required_argument, 0, 'o'}, {"infer", no_argument, 0, 'I'},         {"precision", required_argument, 0, 'P'},
-        {0, 0, 0, 0}};
+        {"compile-only", no_argument, 0, 'C'}, {0, 0, 0, 0}};
     bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 10, .type = SW_F32};
-    bool good = true;
+    bool good = true, compile_only = false;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'm') b.net = find_network(optarg);
         if (c == 't') b.threads = atoi(optarg);
@@ -178,15 +208,16 @@ int main(int argc, char **argv)
         if (c == 'p') b.profile = true;
         if (c == 'I') b.infer = true;
         if (c == 'P') good = find_type(optarg, &b.type);
+        if (c == 'C') compile_only = true;
         if (c == 'l') return list();
         if (c == '?') return 2;
     }
     if (!good || !b.net || b.steps < 1 || b.threads < 1 || (b.output && !b.infer)) {
         fprintf(stderr, "usage: step --list | --model NAME [--threads N] [--batch N] [--steps N] [--warmup N] "
-                        "[--init FILE] [--device ID] [--precision f32|bf16|f16] [--infer [--output FILE]] [--profile]\n");
+                        "[--init FILE] [--device ID] [--precision f32|bf16|f16] [--infer [--output FILE]] [--profile] [--compile-only]\n");
         return 2;
     }
     if (!b.batch) b.batch = b.net->batch;
-    run(&b);
+    run(&b, compile_only);
     return 0;
 }
