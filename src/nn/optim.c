@@ -122,6 +122,46 @@ static sw_status select_params(sw_graph *g, const sw_optimizer *o, const sw_t *f
     return SW_OK;
 }
 
+/* ---- chunks ---------------------------------------------------------------------------------------------------- */
+
+#define CHUNK_BYTES ((int64_t)8 << 20) /* of parameters that one kernel updates at most, or … */
+#define MOST_CHUNKS 8                  /* … that part of a class, so that it stays at few launches */
+
+/* Parameters that lie together: a packed group. One kernel updates them, when the gradients of all of them are there. */
+typedef struct chunks {
+    struct { uint32_t n; int class; } *of;
+    int n;
+} chunks;
+
+static int64_t bytes_of(const sw_t *params, uint32_t n)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) bytes += sw_elements(params[i]) * (int64_t)sw_dtype_size(sw_type(params[i]));
+    return bytes;
+}
+
+/* In the order of the layers, so that the gradients of a chunk are made one after another and their memory is soon free
+ * again (decision 103). The same for every program of a trainer, as they share where parameters lie. */
+static sw_status cut(const selection *s, chunks *c)
+{
+    uint32_t at = 0;
+    c->of = sw__malloc(((size_t)s->total + 1) * sizeof *c->of);
+    if (!c->of) return sw__no_memory((size_t)s->total * sizeof *c->of, "the list of chunks");
+    for (int i = 0; i < s->classes; at += s->n[i++]) {
+        const sw_t *const params = s->params + at;
+        const int64_t most = SW_MAX(CHUNK_BYTES, bytes_of(params, s->n[i]) / MOST_CHUNKS);
+        int64_t bytes = 0;
+        for (uint32_t k = 0; k < s->n[i]; k++) {
+            const int64_t size = bytes_of(&params[k], 1);
+            const bool first = k == 0 || bytes + size > most;
+            if (first) c->of[c->n].n = 0, c->of[c->n++].class = i;
+            bytes = first ? size : bytes + size;
+            c->of[c->n - 1].n++;
+        }
+    }
+    return SW_OK;
+}
+
 /* ---- the whole -------------------------------------------------------------------------------------------------------------- */
 
 /* Scales all gradients so that the L2 norm over all of them is at most `most`:
@@ -190,32 +230,51 @@ static sw_status check_options(const sw_optimizer *o)
     return SW_OK;
 }
 
-static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const sw_t *grads,
-                        const sw__loss_scale *scale, const sw__accumulate *a)
+static void update_all(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const chunks *c, sw_t finite,
+                       sw__flat *f)
 {
-    sw_t finite = SW_NONE;
-    sw__flat f[MAX_CLASSES];
-    uint32_t at = 0;
-    for (int i = 0; i < s->classes; at += s->n[i++])
-        SW_TRY(make_flat(&f[i], g, o, s->params + at, grads ? grads + at : NULL, s->n[i], s->decay[i]));
-    for (int i = 0; i < s->classes && a->part != SW__PART_WHOLE; i++) accumulate(&f[i], a);
-    if (a->part == SW__PART_ACCUMULATE) return sw_graph_status(g);
-    if (o->loss_scale > 0) finite = sw__scale_step(g, o, scale, f, s->classes);
-    if (o->clip_value > 0) clip_value(g, f, s->classes, o->clip_value);
-    if (o->clip_norm > 0) clip_norm(g, f, s->classes, o->clip_norm);
     sw__flat scalars[2];
     bool made[2] = {false, false};
-    for (int i = 0; i < s->classes; i++) {
-        sw__flat *const from = &scalars[s->late[i]];
-        if (!made[s->late[i]]) *from = make_scalars(g, o, loss, s->late[i]);
-        made[s->late[i]] = true;
-        f[i].lr = s->scale[i] == 1 ? from->lr : sw_mul_scalar(from->lr, s->scale[i]);
+    for (int i = 0; i < c->n; i++) {
+        const int class = c->of[i].class;
+        sw__flat *const from = &scalars[s->late[class]];
+        if (!made[s->late[class]]) *from = make_scalars(g, o, loss, s->late[class]);
+        made[s->late[class]] = true;
+        f[i].lr = s->scale[class] == 1 ? from->lr : sw_mul_scalar(from->lr, s->scale[class]);
         f[i].bias1 = from->bias1;
         f[i].bias2 = from->bias2;
         f[i].good = !sw_valid(finite) ? from->good : sw_valid(from->good) ? sw_and(from->good, finite) : finite;
         sw__rules[o->kind].update(&f[i]);
     }
+}
+
+static sw_status append(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const chunks *c,
+                        const sw_t *grads, const sw__loss_scale *scale, const sw__accumulate *a, sw__flat *f)
+{
+    sw_t finite = SW_NONE;
+    uint32_t at = 0;
+    for (int i = 0; i < c->n; at += c->of[i++].n)
+        SW_TRY(make_flat(&f[i], g, o, s->params + at, grads ? grads + at : NULL, c->of[i].n, s->decay[c->of[i].class]));
+    for (int i = 0; i < c->n && a->part != SW__PART_WHOLE; i++) accumulate(&f[i], a);
+    if (a->part == SW__PART_ACCUMULATE) return sw_graph_status(g);
+    if (o->loss_scale > 0) finite = sw__scale_step(g, o, scale, f, c->n);
+    if (o->clip_value > 0) clip_value(g, f, c->n, o->clip_value);
+    if (o->clip_norm > 0) clip_norm(g, f, c->n, o->clip_norm);
+    update_all(g, o, loss, s, c, finite, f);
     return sw_graph_status(g);
+}
+
+static sw_status append_chunks(sw_graph *g, const sw_optimizer *o, sw_t loss, const selection *s, const sw_t *grads,
+                               const sw__loss_scale *scale, const sw__accumulate *a)
+{
+    chunks c = {0};
+    sw__flat *f = NULL;
+    sw_status st = cut(s, &c);
+    if (st == SW_OK && !(f = sw__malloc((size_t)c.n * sizeof *f))) st = sw__no_memory((size_t)c.n * sizeof *f, "chunks");
+    if (st == SW_OK) st = append(g, o, loss, s, &c, grads, scale, a, f);
+    sw__free(f);
+    sw__free(c.of);
+    return st;
 }
 
 sw_status sw_optimizer_apply(const sw_optimizer *optimizer, sw_t loss, const sw_t *frozen, int n_frozen)
@@ -246,7 +305,7 @@ sw_status sw__optimizer_part(const sw_optimizer *optimizer, sw_t loss, const sw_
     const sw_t seed = st == SW_OK && scaled ? sw__scale_of(loss, &o, &scale) : SW_NONE;
     if (st == SW_OK && derive) st = scaled ? sw_grad_from(loss, seed, s.params, (int)s.total, grads)
                                            : sw_grad(loss, s.params, (int)s.total, grads);
-    if (st == SW_OK) st = append(g, &o, loss, &s, grads, &scale, a);
+    if (st == SW_OK) st = append_chunks(g, &o, loss, &s, grads, &scale, a);
     sw__free(grads);
     sw__free(s.params);
     return st;

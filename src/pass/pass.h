@@ -47,6 +47,7 @@ typedef struct sw__storage {
     size_t offset;             /* ARENA: set by sw__plan_memory */
     int32_t first, last;       /* ARENA: steps between which it must live (inclusive); last = n_steps for outputs */
     int32_t reuse;             /* ARENA: storage whose memory it takes over in place, or -1 */
+    uint32_t group;            /* VAR: 1 + the packed group that it is part of; GROUP: 1 + itself; 0: none */
     bool gradient;             /* ARENA: gradients of parameters, packed for the optimiser */
 } sw__storage;
 

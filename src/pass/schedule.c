@@ -88,6 +88,8 @@ static sw_status source_tensor(sw__sched *b, uint32_t node)
         const uint32_t index = n->op == SW_OP_LITERAL ? 0 : n->attr.slot.index;
         SW_TRY(sw__sched_storage(b, source_kind[n->op], index, (sw_dtype)n->dtype, sw__node_elements(n), &storage));
         if (n->op == SW_OP_LITERAL) b->s->storages[storage].data = n->attr.literal.data;
+        if (n->op == SW_OP_VAR) b->s->storages[storage].group = (uint32_t)(b->g->vars[index].group + 1);
+        if (n->op == SW_OP_VARPACK) b->s->storages[storage].group = index + 1;
         if (shared) *shared = storage + 1;
     }
     sw__dense_ref(&b->tensor[node].ref, storage, 0, sw__sched_stored(b, (sw_dtype)n->dtype), n->rank, n->dim, NULL);
@@ -452,7 +454,7 @@ static sw_status join_concat(sw__sched *b, uint32_t node, bool in_place)
 /* What lies between the parts of a pack is set to 0 in every run, since the arena may have been used for something
  * else: whoever runs over the whole pack must not meet a NaN there. The last elements up to the next place are cleared
  * before the part is written over them, so that all gaps have one length and share launches. */
-typedef struct gaps { sw__tensor *at; int n; } gaps;
+typedef struct gaps { sw__tensor *at; int n; uint32_t key; } gaps; /* key: the first part that waits for it */
 
 static sw_status note_gap(sw__sched *b, const sw__tensor *whole, int64_t end, int64_t next, uint32_t part, gaps *g)
 {
@@ -479,7 +481,7 @@ static sw_status fill_gaps(sw__sched *b, uint32_t node, gaps *g)
     qsort(g->at, (size_t)g->n, sizeof *g->at, compare_gaps);
     for (int i = 0, j = 0; i < g->n; i = j) {
         while (j < g->n && g->at[j].ref.desc.dim[0] == g->at[i].ref.desc.dim[0]) j++;
-        SW_TRY(sw__sched_fill(b, &g->at[i], j - i, 0, sw__sched_name(b, node), node));
+        SW_TRY(sw__sched_fill(b, &g->at[i], j - i, 0, sw__sched_name(b, node), g->key));
     }
     return SW_OK;
 }
@@ -489,7 +491,7 @@ static sw_status join_pack(sw__sched *b, uint32_t node, bool in_place)
     const sw__node *n = &b->g->nodes[node];
     const sw__group *group = &b->g->groups[n->attr.slot.index];
     const sw__tensor whole = b->tensor[node];
-    gaps g = {.at = sw__calloc((size_t)group->n + 1, sizeof *g.at)};
+    gaps g = {.at = sw__calloc((size_t)group->n + 1, sizeof *g.at), .key = node};
     sw_status st = g.at ? SW_OK : sw__no_memory(((size_t)group->n + 1) * sizeof *g.at, "gaps of a pack");
     for (uint32_t i = 0; i < n->n_in && st == SW_OK; i++) {
         const sw__var *v = &b->g->vars[group->vars[i]];
@@ -499,7 +501,9 @@ static sw_status join_pack(sw__sched *b, uint32_t node, bool in_place)
         uint32_t value = 0;
         region.offset = whole.ref.offset + v->place;
         st = join_part(b, node, n->in[i], &region, in_place, &value);
-        if (st == SW_OK && next > end) st = note_gap(b, &whole, end, next, value, &g);
+        if (st != SW_OK || next == end) continue;
+        g.key = SW_MIN(g.key, n->in[i]);
+        st = note_gap(b, &whole, end, next, value, &g);
     }
     if (st == SW_OK) st = fill_gaps(b, node, &g);
     sw__free(g.at);

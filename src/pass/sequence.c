@@ -33,22 +33,33 @@ static bool is_dear(const sw__step *t)
            t->flops > 16 * t->bytes;
 }
 
-/* Variables and the groups that they are packed in are the same memory; the schedule does not say which are whose, so a
- * group that is written stands for all variables. */
+static bool is_variable(const sw__storage *s) { return s->kind == SW_STORE_VAR || s->kind == SW_STORE_GROUP; }
+
+/* One variable, or one and the packed group that it is part of. */
+static bool same_memory(const sw__storage *a, const sw__storage *b)
+{
+    return a == b || (a->kind != b->kind && a->group > 0 && a->group == b->group);
+}
+
+static bool overwrites(const sw__schedule *s, const sw__step *t, const sw__storage *variable)
+{
+    for (int k = t->n_in; k < t->n_in + t->n_out; k++) {
+        const sw__storage *const out = &s->storages[t->refs[k].storage];
+        if (is_variable(out) && same_memory(out, variable)) return true;
+    }
+    return false;
+}
+
+/* The first step that overwrites what this one reads. */
 static uint32_t first_overwrite(const sw__schedule *s, const sw__step *t)
 {
     uint32_t first = s->n_steps;
     for (int k = 0; k < t->n_in; k++) {
-        const sw__storage *in = &s->storages[t->refs[k].storage];
-        if (in->kind != SW_STORE_VAR && in->kind != SW_STORE_GROUP) continue;
-        for (uint32_t i = 0; i < first; i++) {
-            const sw__step *w = &s->steps[i];
-            for (int j = w->n_in; j < w->n_in + w->n_out && i < first; j++) {
-                const sw__storage *out = &s->storages[w->refs[j].storage];
-                const bool variable = out->kind == SW_STORE_VAR || out->kind == SW_STORE_GROUP;
-                if (variable && (out == in || out->kind != in->kind)) first = i;
-            }
-        }
+        const sw__storage *const in = &s->storages[t->refs[k].storage];
+        uint32_t i = 0;
+        if (!is_variable(in)) continue;
+        while (i < first && !overwrites(s, &s->steps[i], in)) i++;
+        first = i;
     }
     return first;
 }
