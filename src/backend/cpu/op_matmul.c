@@ -76,12 +76,32 @@ static bool dnn_can(const sw__gemm *g)
            (!g->bias || g->bias_stride == 1 || g->n == 1);
 }
 
+/* The right side is one matrix that all rows share. */
+static bool whole(const sw__gemm *g)
+{
+    for (int i = 0; i < g->rank; i++)
+        if (g->batch[i] != 1) return false;
+    return true;
+}
+
+static size_t packs(const sw__cpu_plan *p, int input)
+{
+    const matmul *const s = p->state;
+    return s->job != NULL ? sw__dnn_packed(s->job, input) : 0;
+}
+
+static sw_status pack(sw__cpu_plan *p, int input, void *from, void *to)
+{
+    return sw__dnn_pack(((matmul *)p->state)->job, input, from, to);
+}
+
 static sw_status plan_dnn(sw__cpu_plan *p, matmul *s)
 {
     const sw__gemm *const g = &s->g;
     const sw__dnn_operand a = operand(g, p->d.out[0].dtype, 0, g->as, g->m, g->k, g->am, g->ak);
-    const sw__dnn_operand b = operand(g, p->d.out[0].dtype, 1, g->bs, g->k, g->n, g->bk, g->bn);
+    sw__dnn_operand b = operand(g, p->d.out[0].dtype, 1, g->bs, g->k, g->n, g->bk, g->bn);
     const sw__dnn_operand c = operand(g, p->d.out[0].dtype, p->d.n_in, g->cs, g->m, g->n, g->cm, g->cn);
+    if (sw__cpu_fixed(p, 1) && whole(g)) b.format = SW_DNN_PACKED;
     sw__dnn_operand bias = {.slot = 2};
     if (g->bias) bias.desc = p->d.in[2];
     SW_TRY(sw__dnn_matmul(p->cpu->dnn, &a, &b, g->bias ? &bias : NULL, &c, &s->job));
@@ -153,6 +173,8 @@ sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
     if (s == NULL) return sw__no_memory(sizeof *s, "a planned matmul");
     p->state = s;
     p->drop = drop;
+    p->packs = packs;
+    p->pack = pack;
     describe(&p->d, &s->g);
     if (sw__desc_elements(&p->d.out[0]) == 0) {
         p->exec = exec_nothing;
