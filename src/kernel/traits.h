@@ -18,8 +18,8 @@ typedef struct sw__op_desc {
     const sw__attr *attr;
     const char *name;  /* for messages and profiles */
     int n_in, n_out;
-    uint32_t fixed;    /* bit i: input i stays the same from run to run (i < 32), so it may be packed once */
     const sw__desc *in, *out;
+    uint32_t fixed;    /* bit i: input i stays the same from run to run (i < 32), so it may be packed once */
 } sw__op_desc;
 
 /* What passes may know of a device: they are given this and nothing else. */

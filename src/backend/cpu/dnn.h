@@ -53,7 +53,6 @@ sw_status sw__dnn_run(sw__dnn_job *j, void *const *ptr, void *workspace);
 size_t sw__dnn_packed(const sw__dnn_job *j, int slot);
 sw_status sw__dnn_pack(sw__dnn_job *j, int slot, void *from, void *to);
 const char *sw__dnn_note(const sw__dnn_job *j); /* "brgemm:avx512_core, 1 reorder" */
-int sw__dnn_reorders(const sw__dnn_job *j);
 void sw__dnn_free(sw__dnn_job *j);
 
 #endif

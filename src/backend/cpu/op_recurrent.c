@@ -80,12 +80,7 @@ static sw_status exec_f32(sw__cpu_plan *p, void *const *ptr)
     const sw__recurrent_plan *const s = p->state;
     const int64_t gates = panels_of(&s->gates, s->level), proj = s->proj.in >= 0 ? panels_of(&s->proj, s->level) : 0;
     const int threads = (int)s->threads;
-    for (int64_t b = 0; b < s->r.batch; b++) {
-        const int64_t steps = sw__cpu_steps(p, ptr, b);
-        if (steps < 0 || steps > s->r.steps)
-            return sw__fail(SW_ERR_DATA, "lengths[%lld] is %lld, outside 0 to %lld", (long long)b, (long long)steps,
-                            (long long)s->r.steps);
-    }
+    SW_TRY(sw__cpu_check_steps(p, ptr));
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)
@@ -100,9 +95,19 @@ static sw_status exec_f32(sw__cpu_plan *p, void *const *ptr)
 int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b)
 {
     const sw__recurrent *const r = &((const sw__recurrent_plan *)p->state)->r;
-    if (r->lengths < 0) return r->steps;
-    const void *const v = ptr[r->lengths];
-    return p->d.in[r->lengths].dtype == SW_I64 ? ((const int64_t *)v)[b] : ((const int32_t *)v)[b];
+    return r->lengths < 0 ? r->steps : sw__cpu_index((sw_dtype)p->d.in[r->lengths].dtype, ptr[r->lengths], b);
+}
+
+sw_status sw__cpu_check_steps(const sw__cpu_plan *p, void *const *ptr)
+{
+    const sw__recurrent *const r = &((const sw__recurrent_plan *)p->state)->r;
+    for (int64_t b = 0; b < r->batch; b++) {
+        const int64_t steps = sw__cpu_steps(p, ptr, b);
+        if (steps < 0 || steps > r->steps)
+            return sw__fail(SW_ERR_DATA, "lengths[%lld] is %lld, outside 0 to %lld", (long long)b, (long long)steps,
+                            (long long)r->steps);
+    }
+    return SW_OK;
 }
 
 /* ---- plan -------------------------------------------------------------------------------------------------------- */
