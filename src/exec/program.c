@@ -216,8 +216,8 @@ sw_status sw_program_run(sw_program *p)
     SW_TRY(sw_program_build(p));
     SW_TRY(sw__arena_rebind(p));
     if (p->assigns) p->params->writes++;
-    SW_TRY(launch_once(p));
     const double start = p->profile ? sw__now() : 0;
+    SW_TRY(launch_once(p));
     SW_TRY(run_once(p));
     if (p->profile) p->run_seconds += sw__now() - start;
     if (p->runs++ > 0) p->device->looping = true;

@@ -1,6 +1,5 @@
-/* conv_columns.c: a convolution of few pixels as one matrix product: the windows of all pixels are copied side by side, one row a
- * pixel, and multiplied by the weights, which lie the
- * same way (O, spatial, C) before they are packed. Called by op_conv.c. */
+/* conv_columns.c: a convolution of few pixels as one matrix product: the windows of all pixels are copied side by side, one row
+ * a pixel, and multiplied by the weights, which lie the same way (O, spatial, C) before they are packed. Called by op_conv.c. */
 #include "backend/cpu/conv.h"
 
 int64_t sw__conv_columns_rows(const sw__conv *c)
