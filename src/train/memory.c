@@ -142,6 +142,15 @@ sw_status sw__memory_plan(sw_trainer *t, sw_device *d, int64_t n, sw_plan_launch
     return plan_mode(t, d, SW__ACCUM, SW_MIN(t->micro.n, n), each, context, out);
 }
 
+sw_status sw__memory_plan_whole(sw_trainer *t, sw_device *d, int64_t n, sw_plan *out)
+{
+    const int64_t before = t->micro.n;
+    t->micro.n = t->o.grad_accum > 1 ? (n + t->o.grad_accum - 1) / t->o.grad_accum : 0;
+    const sw_status st = plan_step(t, d, n, out);
+    t->micro.n = before;
+    return st;
+}
+
 /* ---- out of memory all the same ------------------------------------------------------------------------------------ */
 
 #define MOST_SHRINKS 24
