@@ -118,7 +118,7 @@ static sw_status try_run(sw__op op, const sw__attr *attr, tensor *const *in, int
 {
     sw__desc ins[4];
     for (int i = 0; i < n_in; i++) ins[i] = in[i]->desc;
-    const sw__op_desc d = {(uint16_t)op, attr, "tested", n_in, 1, ins, &out->desc};
+    const sw__op_desc d = {(uint16_t)op, attr, "tested", n_in, 1, ins, &out->desc, 0};
     void *plan = NULL;
     size_t workspace = 0;
     SW_TRY(be->op_plan(dev, &d, &plan, &workspace));
