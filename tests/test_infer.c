@@ -92,7 +92,7 @@ static const network networks[] = {
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
 #define BATCHES 3
-static const int64_t batches[BATCHES] = {1, 3, 33};
+static const int64_t batches[BATCHES] = {1, 3, 18};
 
 typedef struct run {
     sw_device *device;
