@@ -12,4 +12,7 @@ typedef enum sw__simd { SW_SIMD_BASE, SW_SIMD_AVX2, SW_SIMD_AVX512, SW_SIMD_LEVE
 sw__simd sw__simd_level(void);
 const char *sw__simd_name(sw__simd level);
 
+/* Whether this machine multiplies matrices of bf16 in tiles (AMX): several times what its vectors do in f32. */
+bool sw__amx_bf16(void);
+
 #endif

@@ -319,7 +319,7 @@ void sw__cpu_plan_threads(sw__cpu_plan *p, double work)
     set_threads(p->threads);
 }
 
-/* Ops whose plan takes bf16 too, where oneDNN has it. */
+/* Ops whose plan takes bf16 too, where the CPU or the shape allows it. */
 static const bool in_bf16[SW_OP_COUNT] = {
     [SW_OP_MATMUL] = true, [SW_OP_DOT] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true, [SW_OP_CONV_GRAD_W] = true,
 };
@@ -329,8 +329,7 @@ static sw_status plan_bf16(sw__cpu_plan *p)
 {
     const sw__cpu_plan before = *p;
     for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
-        if (p->desc[i].dtype != SW_BF16 || p->cpu->simd != SW_SIMD_AVX512)
-            return sw__fail(SW_ERR_UNSUPPORTED, "not in bf16");
+        if (p->desc[i].dtype != SW_BF16) return sw__fail(SW_ERR_UNSUPPORTED, "not in bf16");
     sw_status st = sw__cpu_ops[p->d.op].plan(p);
     if (st == SW_OK && strncmp(p->note, "ref", 3) == 0) st = sw__fail(SW_ERR_UNSUPPORTED, "oneDNN has but %s", p->note);
     if (st == SW_OK) return st;

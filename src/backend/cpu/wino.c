@@ -9,6 +9,7 @@
  * Every sum has its order from the shapes alone, so results do not depend on the number of threads. */
 #include "backend/cpu/wino.h"
 #include "backend/cpu/gemm.h"
+#include "kernel/tile.h"
 
 #define LINE 16                      /* floats in a cache line */
 #define CHUNK 128                    /* channels in whose weights are transformed at a time */
@@ -73,12 +74,19 @@ static size_t floats(int64_t rows, int64_t ld)
     return (size_t)step_of(rows, ld) * SW_WINO_POINTS;
 }
 
+/* Room for a vector of channels out of a chunk of weights: as transforms take them, and in bf16 also as f32. */
+static size_t packed_floats(const sw__wino *w)
+{
+    const int64_t vectors = w->direction == SW_DNN_GRAD_W ? 2 : 1;
+    return (size_t)(9 * chunk_of(w) * sw__tile_shape_of(w->level).vl * vectors) * (w->half ? 2 : 1);
+}
+
 static void plan_images(sw__wino *w, int step)
 {
     const size_t each = (size_t)(w->k + w->m) * SW_WINO_POINTS * sizeof(float);
     w->by_tiles = floats(w->k, w->m) * sizeof(float) <= WEIGHT_BYTES || w->panels < w->threads;
     const int64_t chunk = chunk_of(w);
-    const size_t packed = (size_t)(9 * chunk * sw__tile_shape_of(w->level).vl);
+    const size_t packed = packed_floats(w);
     if (w->by_tiles) {
         w->block = block_of(w, BLOCK_BYTES, each, step);
         w->weights = floats(w->k, w->width) * (size_t)w->panels;
@@ -101,12 +109,13 @@ static void plan_weights(sw__wino *w)
     w->private_at = floats(w->block, w->ld_v) + floats(w->block, w->ld_m);
     w->weights = w->once ? 0 : floats(chunk, w->width) * (size_t)(chunks * w->panels);
     w->private_at += w->weights;
-    w->private_bytes = (size_t)(9 * chunk * w->width) + (w->once ? floats(chunk, w->width) : 0);
+    w->private_bytes = packed_floats(w) + (w->once ? floats(chunk, w->width) : 0);
 }
 
-void sw__wino_plan(sw__wino *w, const sw__conv *c, sw__simd level, int threads)
+void sw__wino_plan(sw__wino *w, const sw__conv *c, bool half, sw__simd level, int threads)
 {
     describe(w, c);
+    w->half = half;
     w->level = level;
     w->threads = threads;
     const sw__tile_shape shape = sw__tile_shape_of(level);
@@ -117,6 +126,8 @@ void sw__wino_plan(sw__wino *w, const sw__conv *c, sw__simd level, int threads)
     if (w->direction == SW_DNN_GRAD_W) plan_weights(w);
     else plan_images(w, shape.wide_rows);
     w->private_bytes = sw__cpu_align(w->private_bytes * sizeof(float));
+    w->bias_at = w->private_at;
+    if (half && c->bias) w->private_at += (size_t)round_up(w->m, LINE);
     w->bytes = w->private_at * sizeof(float) + w->private_bytes * (size_t)threads;
 }
 
@@ -124,39 +135,46 @@ void sw__wino_plan(sw__wino *w, const sw__conv *c, sw__simd level, int threads)
 
 typedef struct run {
     const sw__wino *w;
-    float *from, *to, *weights;
+    char *from, *to, *weights;
     const float *bias;
     float *shared, *own; /* own: this thread's */
 } run;
 
-static sw__wino_tile tile_of(const sw__wino *w, int64_t tile, float *from, float *to)
+static int64_t element_size(const sw__wino *w)
 {
+    return w->half ? 2 : 4;
+}
+
+static sw__wino_tile tile_of(const run *r, int64_t tile, bool from)
+{
+    const sw__wino *const w = r->w;
     const int64_t in_image = tile % (w->rows * w->cols), image = tile / (w->rows * w->cols);
     const int64_t y = in_image / w->cols * SW_WINO_OUT, x = in_image % w->cols * SW_WINO_OUT;
-    if (from != NULL)
-        return (sw__wino_tile){.image = from + image * w->from_h * w->from_w * w->k, .h = w->from_h, .w = w->from_w,
-                               .row = w->from_w * w->k, .pixel = w->k, .y = y - w->pad_h, .x = x - w->pad_w};
-    return (sw__wino_tile){.image = to + image * w->to_h * w->to_w * w->m, .h = w->to_h, .w = w->to_w,
-                           .row = w->to_w * w->m, .pixel = w->m, .y = y, .x = x};
+    if (from)
+        return (sw__wino_tile){.image = r->from + image * w->from_h * w->from_w * w->k * element_size(w), .half = w->half,
+                               .h = w->from_h, .w = w->from_w, .row = w->from_w * w->k, .pixel = w->k,
+                               .y = y - w->pad_h, .x = x - w->pad_w};
+    return (sw__wino_tile){.image = r->to + image * w->to_h * w->to_w * w->m * element_size(w), .half = w->half,
+                           .h = w->to_h, .w = w->to_w, .row = w->to_w * w->m, .pixel = w->m, .y = y, .x = x};
 }
 
 static void make_v(const run *r, int64_t tile, float *v)
 {
-    const sw__wino_tile t = tile_of(r->w, tile, r->from, NULL);
+    const sw__wino_tile t = tile_of(r, tile, true);
     SW__SIMD_PICK(r->w->level, sw__wino_source)(&t, r->w->k, v, step_of(r->w->block, r->w->ld_v));
 }
 
 static void make_e(const run *r, int64_t tile, float *e)
 {
-    const sw__wino_tile t = tile_of(r->w, tile, NULL, r->to);
+    const sw__wino_tile t = tile_of(r, tile, false);
     SW__SIMD_PICK(r->w->level, sw__wino_spread)(&t, r->w->m, e, step_of(r->w->block, r->w->ld_m));
 }
 
 /* Channels [m0, m0 + count) of a tile's results; at each point they lie `step` apart. */
 static void make_result(const run *r, int64_t tile, int64_t m0, int64_t count, const float *from, int64_t step)
 {
-    sw__wino_tile t = tile_of(r->w, tile, NULL, r->to);
-    t.image += m0;
+    sw__wino_tile t = tile_of(r, tile, false);
+    t.image = (char *)t.image + m0 * element_size(r->w);
     SW__SIMD_PICK(r->w->level, sw__wino_result)(&t, count, from, step, r->bias != NULL ? r->bias + m0 : NULL, r->w->relu);
 }
 
@@ -165,19 +183,33 @@ static int64_t panel_columns(const sw__wino *w, int64_t panel)
     return SW_MIN(w->width, w->m - panel * w->width);
 }
 
+/* `rows` of n weights, `ld` apart, from element `at` on: to [n][rows]. wide: room for f32 copies of bf16. */
+static void pack_weights(const run *r, int64_t at, int64_t ld, int rows, int64_t n, float *to, float *wide)
+{
+    const sw__wino *const w = r->w;
+    const float *from = (const float *)(const void *)r->weights + at;
+    if (w->half) {
+        for (int i = 0; i < rows; i++)
+            sw__tile_convert(w->level, wide + i * n, SW_F32, (const uint16_t *)(const void *)r->weights + at + i * ld, SW_BF16,
+                             (size_t)n);
+        from = wide;
+        ld = n;
+    }
+    SW__SIMD_PICK(w->level, sw__transpose)(from, ld, rows, n, to, rows);
+}
+
 /* U of a panel's channels out and `count` channels in from k0 on, to [point][channel in][width]; packed: room. */
 static void make_u(const run *r, int64_t panel, int64_t k0, int64_t count, float *u, int64_t step, float *packed)
 {
     const sw__wino *const w = r->w;
     const int vl = sw__tile_shape_of(w->level).vl;
     const bool flip = w->direction == SW_DNN_GRAD_X;
+    float *const wide = packed + 9 * chunk_of(w) * vl;
     for (int64_t v = 0; v < panel_columns(w, panel); v += vl) {
         const int64_t m = panel * w->width + v;
-        if (flip)
-            for (int64_t k = 0; k < count; k++)
-                SW__SIMD_PICK(w->level, sw__transpose)(r->weights + ((k0 + k) * w->m + m) * 9, 9, vl, 9, packed + k * 9 * vl, vl);
-        else
-            SW__SIMD_PICK(w->level, sw__transpose)(r->weights + (m * w->k + k0) * 9, 9 * w->k, vl, 9 * count, packed, vl);
+        for (int64_t k = 0; k < count && flip; k++)
+            pack_weights(r, ((k0 + k) * w->m + m) * 9, 9, vl, 9, packed + k * 9 * vl, wide);
+        if (!flip) pack_weights(r, (m * w->k + k0) * 9, 9 * w->k, vl, 9 * count, packed, wide);
         SW__SIMD_PICK(w->level, sw__wino_weights)(packed, count, flip, u + v, step, w->width);
     }
 }
@@ -292,8 +324,11 @@ static void weights_finish(const run *r, int64_t block, const float *u, float *p
     const int64_t count = SW_MIN(chunk, w->k - k0), cols = panel_columns(w, panel);
     for (int64_t v = 0; v < cols; v += sw__tile_shape_of(w->level).vl)
         SW__SIMD_PICK(w->level, sw__wino_weight_grads)(u + v, step_of(chunk, w->width), w->width, count, packed + v, w->width);
-    SW__SIMD_PICK(w->level, sw__transpose)(packed, w->width, 9 * count, cols,
-                                           r->weights + (panel * w->width * w->k + k0) * 9, 9 * w->k);
+    const int64_t at = (panel * w->width * w->k + k0) * 9, n = 9 * count;
+    float *const to = (float *)(void *)r->weights + at, *const wide = packed + 9 * chunk * w->width;
+    SW__SIMD_PICK(w->level, sw__transpose)(packed, w->width, n, cols, w->half ? wide : to, w->half ? n : 9 * w->k);
+    for (int64_t i = 0; i < cols && w->half; i++)
+        sw__tile_convert(w->level, (uint16_t *)(void *)r->weights + at + i * 9 * w->k, SW_BF16, wide + i * n, SW_F32, (size_t)n);
 }
 
 static void run_weights(const run *r)
@@ -322,9 +357,13 @@ static void run_weights(const run *r)
     }
 }
 
-void sw__wino_run(const sw__wino *w, float *x, float *weights, const float *bias, float *y, float *workspace)
+void sw__wino_run(const sw__wino *w, void *x, void *weights, const void *bias, void *y, float *workspace)
 {
     const bool gx = w->direction == SW_DNN_GRAD_X;
+    if (w->half && bias != NULL) {
+        sw__tile_convert(w->level, workspace + w->bias_at, SW_F32, bias, SW_BF16, (size_t)w->m);
+        bias = workspace + w->bias_at;
+    }
 #pragma omp parallel num_threads(w->threads) if (w->threads > 1)
     {
         const run r = {.w = w, .from = gx ? y : x, .to = gx ? x : y, .weights = weights, .bias = bias, .shared = workspace,

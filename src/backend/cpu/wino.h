@@ -23,6 +23,7 @@ typedef struct sw__wino {
     sw__simd level;
     int threads;
     bool relu;
+    bool half; /* all tensors are bf16; what is computed in between is f32 all the same */
     int64_t n, k, m, from_h, from_w, to_h, to_w, pad_h, pad_w;
     /* what sw__wino_plan makes of that */
     int64_t rows, cols, tiles; /* tiles of an image, and of all */
@@ -31,20 +32,21 @@ typedef struct sw__wino {
     bool by_tiles;             /* threads share the tiles and not the channels out */
     bool once;                 /* GRAD_W: all tiles in one block */
     int64_t ld_v, ld_m;        /* row strides of what is made of `from` and `to` */
-    size_t weights, private_at, private_bytes, bytes; /* floats; bytes: of the workspace */
+    size_t weights, bias_at, private_at, private_bytes, bytes; /* floats; bytes: of the workspace */
 } sw__wino;
 
 /* Whether c is such a convolution, and large enough to gain. Layouts are the caller's business. */
 bool sw__wino_can(const sw__conv *c);
-void sw__wino_plan(sw__wino *w, const sw__conv *c, sw__simd level, int threads);
-/* x, w, y as in sw__conv; bias NULL: none. */
-void sw__wino_run(const sw__wino *w, float *x, float *weights, const float *bias, float *y, float *workspace);
+void sw__wino_plan(sw__wino *w, const sw__conv *c, bool half, sw__simd level, int threads);
+/* x, weights, y as in sw__conv; bias NULL: none. */
+void sw__wino_run(const sw__wino *w, void *x, void *weights, const void *bias, void *y, float *workspace);
 
 /* ---- transforms (wino_simd.c), of vectors of channels ------------------------------------------------------------ */
 
-/* A tile of an image: its first pixel may lie outside, where images are 0. Strides in floats. */
+/* A tile of an image: its first pixel may lie outside, where images are 0. Strides in elements. */
 typedef struct sw__wino_tile {
-    float *image; /* at its pixel 0, 0 */
+    void *image; /* at its pixel 0, 0 */
+    bool half;   /* bf16, not f32 */
     int64_t h, w, row, pixel;
     int64_t y, x;
 } sw__wino_tile;
