@@ -1,6 +1,7 @@
 /* op_conv.c: CONV (x, w, bias -> y, relu), CONV_GRAD_X (dy, w -> dx), CONV_GRAD_W (x, dy -> dw): plans.
- * 3x3 with stride 1 in Winograd's form (wino.h). Else oneDNN with images as they lie where it likes that (channels last),
- * or reordered; weights lie as in the model file (O, C, spatial) and are reordered in each run. Loops for the rest. */
+ * 3x3 with stride 1 in Winograd's form (wino.h). Else oneDNN with images as they lie where it likes that (channels
+ * last), or reordered; weights lie as in the model file (O, C, spatial) and are reordered in each run. Loops for the
+ * rest. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/wino.h"
 
@@ -135,7 +136,7 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
 
 /* ---- Winograd ---------------------------------------------------------------------------------------------------- */
 
-/* Weights as they lie in the model's file. In bf16 where nothing multiplies that faster: it is computed in f32, which with a
+/* Weights as they lie in the model's file. bf16 too, unless the machine has AMX: it is computed in f32, which with a
  * quarter of the multiplications beats AVX-512's bf16. */
 static bool wino_can(const sw__cpu_plan *p, const conv *s)
 {

@@ -24,8 +24,8 @@ static inline vf v_load_bf16(const uint16_t *p)
 static inline void v_store_bf16(uint16_t *p, vf v)
 {
     const __m512i bits = _mm512_castps_si512(v), high = _mm512_srli_epi32(bits, 16);
-    const __m512i even = _mm512_and_si512(high, _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff))), 16);
+    const __m512i half_up = _mm512_add_epi32(_mm512_and_si512(high, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7fff));
+    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half_up), 16);
     const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
     const __m512i half = _mm512_mask_or_epi32(rounded, nan, high, _mm512_set1_epi32(0x40));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(half));
@@ -70,11 +70,12 @@ static inline vf v_load_bf16(const uint16_t *p)
 static inline void v_store_bf16(uint16_t *p, vf v)
 {
     const __m256i bits = _mm256_castps_si256(v), high = _mm256_srli_epi32(bits, 16);
-    const __m256i even = _mm256_and_si256(high, _mm256_set1_epi32(1));
-    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i half_up = _mm256_add_epi32(_mm256_and_si256(high, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7fff));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half_up), 16);
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
     const __m256i half = _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan);
-    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)));
+    const __m128i low = _mm256_castsi256_si128(half), top = _mm256_extracti128_si256(half, 1);
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(low, top));
 }
 static inline vf v_set(float x) { return _mm256_set1_ps(x); }
 static inline vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }

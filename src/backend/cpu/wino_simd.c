@@ -90,7 +90,9 @@ static void inside(int64_t start, int64_t size, int64_t limit, int *lo, int *hi)
     *hi = (int)SW_MAX(0, SW_MIN(size, limit - start));
 }
 
-typedef struct bounds { int i0, i1, j0, j1; } bounds;
+typedef struct bounds {
+    int i0, i1, j0, j1;
+} bounds;
 
 static bounds bounds_of(const sw__wino_tile *t, int64_t size)
 {
@@ -107,33 +109,40 @@ INLINE vf load(const sw__wino_tile *t, int64_t at, const bool HALF)
 
 INLINE void store(const sw__wino_tile *t, int64_t at, vf v, const bool HALF)
 {
-    if (HALF) v_store_bf16((uint16_t *)t->image + at, v);
-    else v_store((float *)t->image + at, v);
+    if (HALF)
+        v_store_bf16((uint16_t *)t->image + at, v);
+    else
+        v_store((float *)t->image + at, v);
 }
 
 /* size x size pixels, the first of them `at`, to 36 points. WHOLE: all of them lie in the image. */
-INLINE void to_points(const sw__wino_tile *t, int64_t at, const bounds b, const bool WHOLE, const bool HALF, const int size,
-                      float *to, int64_t step)
+INLINE void to_points(const sw__wino_tile *t, int64_t at, const bounds b, const bool WHOLE, const bool HALF,
+                      const int size, float *to, int64_t step)
 {
     vf half[6][6];
     for (int j = 0; j < size; j++) {
         vf d[6], v[6];
-        UNROLL for (int i = 0; i < size; i++)
-            d[i] = WHOLE || (i >= b.i0 && i < b.i1 && j >= b.j0 && j < b.j1) ? load(t, at + i * t->row + j * t->pixel, HALF)
-                                                                             : v_set(0);
-        if (size == 6) source_1(d, v);
-        else spread_1(d, v);
+        UNROLL for (int i = 0; i < size; i++) d[i] = WHOLE || (i >= b.i0 && i < b.i1 && j >= b.j0 && j < b.j1)
+                                                         ? load(t, at + i * t->row + j * t->pixel, HALF)
+                                                         : v_set(0);
+        if (size == 6)
+            source_1(d, v);
+        else
+            spread_1(d, v);
         UNROLL for (int i = 0; i < 6; i++) half[i][j] = v[i];
     }
     for (int i = 0; i < 6; i++) {
         vf v[6];
-        if (size == 6) source_1(half[i], v);
-        else spread_1(half[i], v);
+        if (size == 6)
+            source_1(half[i], v);
+        else
+            spread_1(half[i], v);
         UNROLL for (int j = 0; j < 6; j++) v_store(to + (i * 6 + j) * step, v[j]);
     }
 }
 
-INLINE void all_to_points(const sw__wino_tile *t, int64_t count, const int size, const bool HALF, float *to, int64_t step)
+INLINE void all_to_points(const sw__wino_tile *t, int64_t count, const int size, const bool HALF, float *to,
+                          int64_t step)
 {
     const bounds b = bounds_of(t, size);
     const int64_t at = t->y * t->row + t->x * t->pixel;
@@ -145,14 +154,18 @@ INLINE void all_to_points(const sw__wino_tile *t, int64_t count, const int size,
 
 void SW__SIMD_NAME(sw__wino_source)(const sw__wino_tile *t, int64_t count, float *to, int64_t step)
 {
-    if (t->half) all_to_points(t, count, SW_WINO_IN, true, to, step);
-    else all_to_points(t, count, SW_WINO_IN, false, to, step);
+    if (t->half)
+        all_to_points(t, count, SW_WINO_IN, true, to, step);
+    else
+        all_to_points(t, count, SW_WINO_IN, false, to, step);
 }
 
 void SW__SIMD_NAME(sw__wino_spread)(const sw__wino_tile *t, int64_t count, float *to, int64_t step)
 {
-    if (t->half) all_to_points(t, count, SW_WINO_OUT, true, to, step);
-    else all_to_points(t, count, SW_WINO_OUT, false, to, step);
+    if (t->half)
+        all_to_points(t, count, SW_WINO_OUT, true, to, step);
+    else
+        all_to_points(t, count, SW_WINO_OUT, false, to, step);
 }
 
 INLINE void from_points(const sw__wino_tile *t, int64_t at, const bounds b, const float *from, int64_t step, vf bias,
@@ -185,8 +198,10 @@ void SW__SIMD_NAME(sw__wino_result)(const sw__wino_tile *t, int64_t count, const
     const int64_t at = t->y * t->row + t->x * t->pixel;
     for (int64_t c = 0; c < count; c += VL) {
         const vf plus = bias != NULL ? v_load(bias + c) : v_set(0);
-        if (t->half) from_points(t, at + c, b, from + c, step, plus, relu, true);
-        else from_points(t, at + c, b, from + c, step, plus, relu, false);
+        if (t->half)
+            from_points(t, at + c, b, from + c, step, plus, relu, true);
+        else
+            from_points(t, at + c, b, from + c, step, plus, relu, false);
     }
 }
 
@@ -229,4 +244,14 @@ void SW__SIMD_NAME(sw__wino_weight_grads)(const float *from, int64_t step, int64
         from += ld;
         to += 9 * ld_to;
     }
+}
+
+void SW__SIMD_NAME(sw__wino_widen)(const uint16_t *from, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i += VL) v_store(to + i, v_load_bf16(from + i));
+}
+
+void SW__SIMD_NAME(sw__wino_narrow)(const float *from, int64_t n, uint16_t *to)
+{
+    for (int64_t i = 0; i < n; i += VL) v_store_bf16(to + i, v_load(from + i));
 }
