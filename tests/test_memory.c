@@ -292,6 +292,43 @@ static void test_nothing_fits(void **state)
     sw_dataset_close(data);
 }
 
+/* The least that is told does: a whole fit, with validation and a smaller last batch, on a device that has no more. */
+static void test_least_does(void **state)
+{
+    (void)state;
+    sw_dataset *const data = images(21, 3, 16);
+    static const struct { const char *name; sw_model_fn model; } models[] = {
+        {"mlp:8", NULL}, {NULL, plain}, {"resnet8:4,4,4", NULL}};
+    const char *const devices[] = {"cpu", "null"};
+    for (size_t i = 0; i < SW_COUNT(models); i++)
+        for (size_t k = 0; k < SW_COUNT(devices); k++) {
+            sw_device *d = NULL;
+            sw_trainer *t = NULL;
+            sw_trainer_options o = {.model_name = models[i].name, .model = models[i].model, .batch = 8,
+                                    .optimizer = sw_adamw(.lr = 1e-2), .memory = 9000};
+            must(sw_device_open(devices[k], NULL, &d));
+            must(sw_trainer_new(d, &o, &t));
+            assert_int_equal(sw_trainer_prepare(t, data), SW_ERR_MEMORY);
+            const char *const told = strstr(sw_error(), "needs ");
+            assert_non_null(told);
+            o.memory = strtoull(told + strlen("needs "), NULL, 10);
+            sw_trainer_free(t);
+            sw_device_close(d);
+            char text[32];
+            sw_fit_result r;
+            snprintf(text, sizeof text, "%llu", (unsigned long long)o.memory);
+            setenv("SWOOP_NULL_MEMORY", text, 1);
+            must(sw_device_open(devices[k], NULL, &d));
+            must(sw_trainer_new(d, &o, &t));
+            must(sw_trainer_fit(t, data, &(sw_fit_options){.epochs = 1, .valid = data}, &r));
+            unsetenv("SWOOP_NULL_MEMORY");
+            assert_int_equal(r.steps, 3);
+            sw_trainer_free(t);
+            sw_device_close(d);
+        }
+    sw_dataset_close(data);
+}
+
 /* ---- a device without room ------------------------------------------------------------------------------------------ */
 
 static sw_status fit(const sw_dataset *data, bool shrink, uint64_t memory, uint64_t budget, sw_fit_result *result,
@@ -388,8 +425,9 @@ static void test_shrink(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),  cmocka_unit_test(test_parts_in_f16), cmocka_unit_test(test_overflow_in_parts), cmocka_unit_test(test_not_finite), cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_nothing_fits), cmocka_unit_test(test_all_programs), cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_parts), cmocka_unit_test(test_parts_in_f16), cmocka_unit_test(test_overflow_in_parts),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_budget), cmocka_unit_test(test_nothing_fits),
+        cmocka_unit_test(test_least_does), cmocka_unit_test(test_all_programs), cmocka_unit_test(test_shrink),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     while (n_held > 0) free(held[--n_held]);
