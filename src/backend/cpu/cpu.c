@@ -125,6 +125,7 @@ static void set_traits(sw__cpu *cpu)
     static const uint16_t images[] = {SW_OP_CONV,          SW_OP_CONV_GRAD_X, SW_OP_CONV_GRAD_W, SW_OP_MAX_POOL,
                                       SW_OP_MAX_POOL_GRAD, SW_OP_AVG_POOL,    SW_OP_AVG_POOL_GRAD};
     for (size_t i = 0; i < SW_COUNT(images); i++) t->channels_last[images[i]] = true;
+    t->small_tables = true;
     t->bias_act[SW_OP_MATMUL] = t->bias_act[SW_OP_CONV] = true;
 }
 
