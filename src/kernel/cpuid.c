@@ -35,3 +35,14 @@ sw__simd sw__simd_level(void)
     sw__log(SW_LOG_WARN, "SWOOP_SIMD=%s is none of base, avx2, avx512: ignored", asked);
     return machine;
 }
+
+bool sw__simd_bf16(void)
+{
+#if defined(__x86_64__)
+    const char *const asked = getenv("SWOOP_SIMD");
+    if (asked != NULL && asked[0] != '\0') return false;
+    return sw__simd_level() == SW_SIMD_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}

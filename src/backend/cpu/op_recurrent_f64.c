@@ -33,12 +33,7 @@ static void product(const run *x, const sw__step_matrix *m, const double *a, int
 sw_status sw__cpu_recurrent_f64(sw__cpu_plan *p, void *const *ptr)
 {
     const sw__recurrent_plan *const s = p->state;
-    for (int64_t b = 0; b < s->r.batch; b++) {
-        const int64_t steps = sw__cpu_steps(p, ptr, b);
-        if (steps < 0 || steps > s->r.steps)
-            return sw__fail(SW_ERR_DATA, "lengths[%lld] is %lld, outside 0 to %lld", (long long)b, (long long)steps,
-                            (long long)s->r.steps);
-    }
+    SW_TRY(sw__cpu_check_steps(p, ptr));
     const int threads = (int)s->threads;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
     for (int64_t i = 0; i < s->threads; i++) run_part(p, ptr, i);
