@@ -1,227 +1,226 @@
-/* ops.c: times each whole op of the reference networks' training steps (bench models mlp, lenet, resnet18) on the CPU
- * backend: forward and both gradients, with GFLOP/s and the implementation that was chosen.
- * Usage: ops [threads [network[/layer] [seconds per op]]]. Minimum over the repetitions, since machines are shared;
- * with one thread its CPU time is taken, so that neighbours on the core do not count. */
-#include "backend/backend.h"
+/* ops.c: every launch of a network's compiled training step (or inference), timed, one JSON line each: what it is, how long it
+ * took, its operations and bytes; and of those that are products or convolutions, their shapes, for bench/dnn.cc. The first
+ * line tells of the device's limits and of the whole step. Started by bench/ops.
+ *   ops --model NAME --threads N [--batch N] [--precision f32|bf16] [--infer] [--steps N]
+ * Nothing is listed by hand: the shapes are what the backend is asked to plan, which is listened to here. It stands beside the
+ * library's own tests in that it reads the structures of exec/exec.h, and links the static library. */
+#include "networks.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "backend/desc.h"
+#include "exec/exec.h"
+#include "graph/recurrent.h"
+#include <getopt.h>
 #include <time.h>
 
-extern const sw__backend sw__backend_cpu;
-static const sw__backend *const be = &sw__backend_cpu;
-static double seconds = 0.2, total_ms;
+#define MAX_HEARD 4096
+#define MAX_DESCS 16
 
-typedef struct layer {
-    const char *net, *name;
-    int kind;
-    int64_t n, c, o, size, kernel, stride, pad;
-    int count, first;
-} layer;
-enum { LINEAR, CONV, MAXPOOL, AVGPOOL };
+/* An op that was planned: its descriptors outlive the call that gave them. */
+typedef struct heard {
+    void *plan;
+    sw__op_desc op;
+    sw__attr attr;
+    sw__desc desc[MAX_DESCS];
+} heard;
 
-/* Convolutions of square images; linear: n rows, c -> o. first: no gradient with respect to the input is wanted. */
-static const layer layers[] = {
-    {"mlp", "fc1", LINEAR, 64, 784, 512, 0, 0, 0, 0, 1, 1},
-    {"mlp", "fc2", LINEAR, 64, 512, 512, 0, 0, 0, 0, 1, 0},
-    {"mlp", "fc3", LINEAR, 64, 512, 10, 0, 0, 0, 0, 1, 0},
-    {"lenet", "conv1", CONV, 64, 1, 6, 28, 5, 1, 2, 1, 1},
-    {"lenet", "pool1", AVGPOOL, 64, 6, 6, 28, 2, 2, 0, 1, 0},
-    {"lenet", "conv2", CONV, 64, 6, 16, 14, 5, 1, 0, 1, 0},
-    {"lenet", "pool2", AVGPOOL, 64, 16, 16, 10, 2, 2, 0, 1, 0},
-    {"lenet", "fc1", LINEAR, 64, 400, 120, 0, 0, 0, 0, 1, 0},
-    {"lenet", "fc2", LINEAR, 64, 120, 84, 0, 0, 0, 0, 1, 0},
-    {"lenet", "fc3", LINEAR, 64, 84, 10, 0, 0, 0, 0, 1, 0},
-    {"resnet18", "conv1", CONV, 32, 3, 64, 32, 3, 1, 1, 1, 1},
-    {"resnet18", "layer1", CONV, 32, 64, 64, 32, 3, 1, 1, 4, 0},
-    {"resnet18", "layer2.0.conv1", CONV, 32, 64, 128, 32, 3, 2, 1, 1, 0},
-    {"resnet18", "layer2.0.down", CONV, 32, 64, 128, 32, 1, 2, 0, 1, 0},
-    {"resnet18", "layer2", CONV, 32, 128, 128, 16, 3, 1, 1, 3, 0},
-    {"resnet18", "layer3.0.conv1", CONV, 32, 128, 256, 16, 3, 2, 1, 1, 0},
-    {"resnet18", "layer3.0.down", CONV, 32, 128, 256, 16, 1, 2, 0, 1, 0},
-    {"resnet18", "layer3", CONV, 32, 256, 256, 8, 3, 1, 1, 3, 0},
-    {"resnet18", "layer4.0.conv1", CONV, 32, 256, 512, 8, 3, 2, 1, 1, 0},
-    {"resnet18", "layer4.0.down", CONV, 32, 256, 512, 8, 1, 2, 0, 1, 0},
-    {"resnet18", "layer4", CONV, 32, 512, 512, 4, 3, 1, 1, 3, 0},
-    {"resnet18", "fc", LINEAR, 32, 512, 10, 0, 0, 0, 0, 1, 0},
-    {"cnn", "conv1", CONV, 64, 1, 32, 28, 3, 1, 1, 1, 1},
-    {"cnn", "pool1", MAXPOOL, 64, 32, 32, 28, 2, 2, 0, 1, 0},
-    {"cnn", "conv2", CONV, 64, 32, 64, 14, 3, 1, 1, 1, 0},
-    {"cnn", "pool2", MAXPOOL, 64, 64, 64, 14, 2, 2, 0, 1, 0},
-    {"unet", "enc1.0", CONV, 8, 1, 16, 64, 3, 1, 1, 1, 1},
-    {"unet", "enc1.3", CONV, 8, 16, 16, 64, 3, 1, 1, 2, 0},
-    {"unet", "dec1.0", CONV, 8, 32, 16, 64, 3, 1, 1, 1, 0},
-    {"unet", "enc2.0", CONV, 8, 16, 32, 32, 3, 1, 1, 1, 0},
-    {"unet", "enc2.3", CONV, 8, 32, 32, 32, 3, 1, 1, 2, 0},
-    {"unet", "mid.0", CONV, 8, 32, 64, 16, 3, 1, 1, 1, 0},
-    {"unet", "mid.3", CONV, 8, 64, 64, 16, 3, 1, 1, 1, 0},
-    {"gpt", "c_attn", LINEAR, 2048, 128, 384, 0, 0, 0, 0, 4, 0},
-    {"gpt", "c_proj", LINEAR, 2048, 128, 128, 0, 0, 0, 0, 4, 0},
-    {"gpt", "mlp.c_fc", LINEAR, 2048, 128, 512, 0, 0, 0, 0, 4, 0},
-    {"gpt", "mlp.c_proj", LINEAR, 2048, 512, 128, 0, 0, 0, 0, 4, 0},
-    {"gpt", "logits", LINEAR, 2048, 128, 65, 0, 0, 0, 0, 1, 0},
-};
+static heard ops[MAX_HEARD];
+static int n_ops;
+static sw__backend listening; /* the cpu's, but for op_plan … */
+static const sw__backend *cpu; /* … which asks this one */
 
-static void fail(const char *what)
+static sw_status listen_plan(void *dev, const sw__op_desc *d, void **plan, size_t *workspace)
 {
-    fprintf(stderr, "ops: %s: %s\n", what, sw_error());
-    exit(1);
+    const sw_status st = cpu->op_plan(dev, d, plan, workspace);
+    if (st != SW_OK || n_ops == MAX_HEARD || d->n_in + d->n_out > MAX_DESCS) return st;
+    heard *const h = &ops[n_ops++];
+    h->plan = *plan;
+    h->op = *d;
+    if (d->attr) h->attr = *d->attr;
+    memcpy(h->desc, d->in, (size_t)d->n_in * sizeof *d->in);
+    memcpy(h->desc + d->n_in, d->out, (size_t)d->n_out * sizeof *d->out);
+    h->op.attr = &h->attr;
+    h->op.in = h->desc;
+    h->op.out = h->desc + d->n_in;
+    return st;
 }
 
-static sw__desc dense(int rank, const int64_t *dim, bool last)
+static const heard *find_op(const void *plan)
 {
-    sw__desc d = {.dtype = SW_F32, .rank = (uint8_t)rank};
-    int order[SW_MAX_RANK];
-    for (int i = 0; i < rank; i++) order[i] = !last ? i : i == 0 ? 0 : i == rank - 1 ? 1 : i + 1;
-    int64_t stride = 1;
-    for (int i = rank - 1; i >= 0; i--) {
-        d.dim[order[i]] = dim[order[i]];
-        d.stride[order[i]] = stride;
-        stride *= dim[order[i]];
+    for (int i = n_ops; i-- > 0;) /* a freed plan's address may come again: the last one counts */
+        if (ops[i].plan == plan) return &ops[i];
+    return NULL;
+}
+
+/* ---- what an op is made of, as lines of bench/dnn.cc's input ---------------------------------------------------------- */
+
+static const char *separator = "";
+
+static void product(const char *type, int64_t times, int64_t batch, int64_t m, int64_t n, int64_t k)
+{
+    printf("%s[%lld, \"matmul %s %lld %lld %lld %lld\"]", separator, (long long)times, type, (long long)batch, (long long)m,
+           (long long)n, (long long)k);
+    separator = ", ";
+}
+
+/* conv DIRECTION TYPE GROUPS N C O, then of each of two axes: x, w, y, stride, pads, dilation */
+static void conv(const heard *h, const char *direction, const sw__desc *x, const sw__desc *w, const sw__desc *y)
+{
+    if (x->rank != 4) return;
+    const sw__attr *const a = &h->attr;
+    printf("%s[1, \"conv %s %s %lld %lld %lld %lld", separator, direction, sw_dtype_name((sw_dtype)h->desc[0].dtype),
+           (long long)a->conv.groups, (long long)x->dim[0], (long long)x->dim[1], (long long)y->dim[1]);
+    for (int i = 0; i < 2; i++)
+        printf(" %lld %lld %lld %lld %lld %lld %lld", (long long)x->dim[2 + i], (long long)w->dim[2 + i], (long long)y->dim[2 + i],
+               (long long)a->conv.stride[i], (long long)a->conv.pad_lo[i], (long long)a->conv.pad_hi[i],
+               (long long)a->conv.dilation[i]);
+    printf("\"]");
+    separator = ", ";
+}
+
+/* Scores and what they weigh; backwards the scores again, and four more. q [B, T, H, D], v [B, S, G, E]. */
+static void attention(const heard *h, const char *type, bool backward)
+{
+    const sw__desc *const q = &h->op.in[0], *const v = &h->op.in[2];
+    const int64_t heads = q->dim[0] * q->dim[2], t = q->dim[1], s = v->dim[1], d = q->dim[3], e = v->dim[3];
+    product(type, 1, heads, t, s, d);
+    if (!backward) {
+        product(type, 1, heads, t, e, s);
+        return;
     }
-    return d;
+    product(type, 1, heads, t, s, e);
+    product(type, 1, heads, s, e, t);
+    product(type, 1, heads, t, d, s);
+    product(type, 1, heads, s, d, t);
 }
 
-static sw__desc transposed(sw__desc d)
+static void recurrent(const heard *h, const char *type)
 {
-    const int64_t dim = d.dim[0], stride = d.stride[0];
-    d.dim[0] = d.dim[1];
-    d.stride[0] = d.stride[1];
-    d.dim[1] = dim;
-    d.stride[1] = stride;
-    return d;
+    const sw__recurrent r = sw__recurrent_of(h->op.op, &h->attr, h->op.out[0].dim);
+    if (r.backward) product(type, r.steps, 1, r.batch, r.state, r.rows);
+    else product(type, r.steps, 1, r.batch, r.rows, r.state);
 }
 
-static size_t bytes_of(const sw__desc *d)
+static void made_of(const heard *h)
 {
-    size_t n = 4;
-    for (int i = 0; i < d->rank; i++) n *= (size_t)d->dim[i];
-    return n;
+    const sw__desc *const in = h->op.in, *const out = h->op.out;
+    const char *const type = sw_dtype_name((sw_dtype)in[0].dtype);
+    switch (h->op.op) {
+    case SW_OP_MATMUL:
+    case SW_OP_DOT: {
+        const sw__matrices m = sw__matrices_of(&h->op);
+        int64_t batch = 1;
+        for (int i = 0; i < m.rank; i++) batch *= m.batch[i];
+        product(type, 1, batch, m.m, m.n, m.k);
+        break;
+    }
+    case SW_OP_CONV: conv(h, "fwd", &in[0], &in[1], &out[0]); break;
+    case SW_OP_CONV_GRAD_X: conv(h, "grad_x", &out[0], &in[1], &in[0]); break;
+    case SW_OP_CONV_GRAD_W: conv(h, "grad_w", &in[0], &out[0], &in[1]); break;
+    case SW_OP_ATTENTION: attention(h, type, false); break;
+    case SW_OP_ATTENTION_GRAD: attention(h, type, true); break;
+    case SW_OP_LSTM:
+    case SW_OP_GRU:
+    case SW_OP_RNN:
+    case SW_OP_LSTM_GRAD:
+    case SW_OP_GRU_GRAD:
+    case SW_OP_RNN_GRAD: recurrent(h, type); break;
+    default: break;
+    }
 }
 
-static void *filled(void *dev, size_t bytes)
+/* ---- output ------------------------------------------------------------------------------------------------------------ */
+
+static void print_launch(const sw_program *p, const sw__launch *l)
 {
-    void *buf;
-    if (be->alloc(dev, bytes + 64, &buf) != SW_OK) fail("alloc");
-    float *const f = be->host_pointer(buf);
-    for (size_t i = 0; i < bytes / 4; i++) f[i] = (float)((i * 2654435761u >> 8) % 2001) / 1000.0f - 1.0f;
-    return buf;
+    const heard *const h = l->is_op ? find_op(l->built) : NULL;
+    const char *const note = l->is_op ? p->device->backend->op_note(l->built) : "";
+    printf("{\"name\": \"%s\", \"kind\": \"%s\", \"how\": \"%s\", \"ms\": %.6f, \"mean_ms\": %.6f, \"flops\": %.0f, \"bytes\": %.0f, "
+           "\"products\": [", l->name ? l->name : "", l->kind, note, l->least * 1e3, l->seconds / (double)p->runs * 1e3, l->flops,
+           l->bytes);
+    separator = "";
+    if (h) made_of(h);
+    printf("]}\n");
 }
 
-static double now(void *dev)
+static double now_ms(void)
 {
     struct timespec t;
-    clock_gettime(be->traits(dev)->compute_units == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static void run(void *dev, const layer *l, const char *what, const sw__op_desc *d, double flops)
+static int by_value(const void *a, const void *b)
 {
-    void *plan;
-    size_t workspace;
-    if (be->op_plan(dev, d, &plan, &workspace) != SW_OK) fail(l->name);
-    sw__bind bind[8] = {{0}};
-    int n = 0;
-    for (int i = 0; i < d->n_in; i++) bind[n++].buffer = filled(dev, bytes_of(&d->in[i]));
-    bind[n++].buffer = filled(dev, bytes_of(&d->out[0]));
-    bind[n++].buffer = filled(dev, workspace);
-    double best = 1e9, spent = 0;
-    for (int r = 0; r < 5 || (spent < seconds && r < 2000); r++) {
-        const double t = now(dev);
-        if (be->op_exec(dev, plan, bind) != SW_OK) fail(l->name);
-        const double e = now(dev) - t;
-        spent += e;
-        if (r > 1 && e < best) best = e;
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double *time_steps(const bench *b)
+{
+    double *const times = malloc((size_t)b->steps * sizeof *times);
+    if (!times) exit(1);
+    int64_t t = 0;
+    while (t < b->warmup) step(b, t++);
+    for (int i = 0; i < b->steps; i++) {
+        const double start = now_ms();
+        step(b, t++);
+        times[i] = now_ms() - start;
     }
-    printf("%-9s %-15s %-7s x%d %9.3f ms %7.1f GFLOP/s  ws %6zu K  %s\n", l->net, l->name, what, l->count, best * 1e3,
-           flops / best * 1e-9, workspace >> 10, be->op_note(plan));
-    total_ms += best * 1e3 * l->count;
-    for (int i = 0; i < n; i++) be->release(dev, bind[i].buffer);
-    be->op_free(dev, plan);
+    qsort(times, (size_t)b->steps, sizeof *times, by_value);
+    return times;
 }
 
-static void bench_linear(void *dev, const layer *l)
+static void run(bench *b)
 {
-    const int64_t xd[2] = {l->n, l->c}, wd[2] = {l->o, l->c}, yd[2] = {l->n, l->o}, bd[1] = {l->o};
-    const sw__desc x = dense(2, xd, false), w = dense(2, wd, false), y = dense(2, yd, false);
-    const double flops = 2.0 * (double)(l->n * l->c * l->o);
-    sw__attr attr;
-    memset(&attr, 0, sizeof attr);
-    const sw__desc fwd[3] = {x, transposed(w), dense(1, bd, false)}, gx[2] = {y, w}, gw[2] = {transposed(y), x};
-    run(dev, l, "fwd", &(sw__op_desc){SW_OP_MATMUL, &attr, l->name, 3, 1, fwd, &y}, flops);
-    if (!l->first) run(dev, l, "grad_x", &(sw__op_desc){SW_OP_DOT, &attr, l->name, 2, 1, gx, &x}, flops);
-    run(dev, l, "grad_w", &(sw__op_desc){SW_OP_DOT, &attr, l->name, 2, 1, gw, &w}, flops);
-}
-
-static void bench_conv(void *dev, const layer *l)
-{
-    const int64_t out = (l->size + 2 * l->pad - l->kernel) / l->stride + 1;
-    const int64_t xd[4] = {l->n, l->c, l->size, l->size}, wd[4] = {l->o, l->c, l->kernel, l->kernel};
-    const int64_t yd[4] = {l->n, l->o, out, out};
-    const bool last = getenv("NCHW") == NULL;
-    const sw__desc x = dense(4, xd, last), w = dense(4, wd, false), y = dense(4, yd, last);
-    const double flops = 2.0 * (double)(l->n * l->c * l->o * out * out * l->kernel * l->kernel);
-    sw__attr a;
-    memset(&a, 0, sizeof a);
-    a.conv.nd = 2;
-    a.conv.groups = 1;
-    for (int i = 0; i < 2; i++) {
-        a.conv.stride[i] = l->stride;
-        a.conv.pad_lo[i] = a.conv.pad_hi[i] = l->pad;
-        a.conv.dilation[i] = 1;
-    }
-    const sw__desc fwd[2] = {x, w}, gx[2] = {y, w}, gw[2] = {x, y};
-    run(dev, l, "fwd", &(sw__op_desc){SW_OP_CONV, &a, l->name, 2, 1, fwd, &y}, flops);
-    if (!l->first) run(dev, l, "grad_x", &(sw__op_desc){SW_OP_CONV_GRAD_X, &a, l->name, 2, 1, gx, &x}, flops);
-    run(dev, l, "grad_w", &(sw__op_desc){SW_OP_CONV_GRAD_W, &a, l->name, 2, 1, gw, &w}, flops);
-}
-
-static void bench_pool(void *dev, const layer *l)
-{
-    const int64_t out = (l->size + 2 * l->pad - l->kernel) / l->stride + 1;
-    const int64_t xd[4] = {l->n, l->c, l->size, l->size}, yd[4] = {l->n, l->c, out, out};
-    const sw__desc x = dense(4, xd, getenv("NCHW") == NULL), y = dense(4, yd, getenv("NCHW") == NULL);
-    const double flops = (double)(l->n * l->c * out * out * l->kernel * l->kernel);
-    const bool max = l->kind == MAXPOOL;
-    sw__attr a;
-    memset(&a, 0, sizeof a);
-    a.pool.nd = 2;
-    for (int i = 0; i < 2; i++) {
-        a.pool.kernel[i] = l->kernel;
-        a.pool.stride[i] = l->stride;
-        a.pool.pad_lo[i] = a.pool.pad_hi[i] = l->pad;
-        a.pool.dim[i] = xd[i];
-        a.pool.dim[2 + i] = xd[2 + i];
-    }
-    const sw__desc grad[3] = {x, y, y};
-    run(dev, l, "fwd", &(sw__op_desc){max ? SW_OP_MAX_POOL : SW_OP_AVG_POOL, &a, l->name, 1, 1, &x, &y}, flops);
-    if (max) run(dev, l, "grad_x", &(sw__op_desc){SW_OP_MAX_POOL_GRAD, &a, l->name, 3, 1, grad, &x}, flops);
-    else run(dev, l, "grad_x", &(sw__op_desc){SW_OP_AVG_POOL_GRAD, &a, l->name, 1, 1, &y, &x}, flops);
+    sw_device_peak peak;
+    check(sw_device_open("cpu", &(sw_device_options){.threads = b->threads}, &b->dev));
+    check(sw_device_measure(b->dev, &peak));
+    cpu = b->dev->backend;
+    listening = *cpu;
+    listening.op_plan = listen_plan;
+    b->dev->backend = &listening;
+    sw_graph *g = record(b);
+    check(sw_params_new(b->dev, g, 0, &b->params));
+    check(sw_compile(g, b->dev, &(sw_compile_options){.params = b->params, .profile = true}, &b->program));
+    sw_graph_free(g);
+    synthesize(b);
+    if (b->infer) make_output(b);
+    double *const times = time_steps(b);
+    printf("{\"model\": \"%s\", \"batch\": %lld, \"dtype\": \"%s\", \"infer\": %s, \"threads\": %d, \"step_ms\": %.4f, "
+           "\"least_ms\": %.4f, \"peak_flops\": %.0f, \"peak_bytes\": %.0f, \"peak_how\": \"%s\"}\n",
+           b->net->name, (long long)b->batch, sw_dtype_name(b->type), b->infer ? "true" : "false", b->threads,
+           times[b->steps / 2], times[0], peak.flops, peak.bandwidth, peak.how);
+    for (uint32_t i = 0; i < b->program->n_launches; i++) print_launch(b->program, &b->program->launches[i]);
+    free(times);
+    free(b->out);
+    sw_program_free(b->program);
+    sw_params_free(b->params);
+    b->dev->backend = cpu;
+    sw_device_close(b->dev);
 }
 
 int main(int argc, char **argv)
 {
-    const char *const net = argc > 2 ? argv[2] : "all";
-    if (argc > 3) seconds = atof(argv[3]);
-    void *dev = NULL;
-    sw_device_properties p;
-    const sw_device_options o = {.threads = argc > 1 ? atoi(argv[1]) : 0};
-    if (be->properties(0, &p) != SW_OK || be->open(0, &o, &dev) != SW_OK) fail("device");
-    printf("%s; %s; %d threads\n", p.name, p.compute, be->traits(dev)->compute_units);
-    static const char *const nets[] = {"mlp", "lenet", "resnet18", "cnn", "unet", "gpt"};
-    for (size_t k = 0; k < SW_COUNT(nets); k++) {
-        const size_t name = strcspn(net, "/");
-        if (strcmp(net, "all") != 0 && (strlen(nets[k]) != name || strncmp(net, nets[k], name) != 0)) continue;
-        total_ms = 0;
-        for (size_t i = 0; i < SW_COUNT(layers); i++) {
-            const layer *const l = &layers[i];
-            if (strcmp(l->net, nets[k]) != 0 || (net[name] == '/' && strcmp(net + name + 1, l->name) != 0)) continue;
-            if (l->kind == LINEAR) bench_linear(dev, l);
-            else if (l->kind == CONV) bench_conv(dev, l);
-            else bench_pool(dev, l);
-        }
-        printf("%-9s all ops: %.2f ms\n", nets[k], total_ms);
+    static const struct option options[] = {
+        {"model", required_argument, 0, 'm'}, {"threads", required_argument, 0, 't'}, {"batch", required_argument, 0, 'b'},
+        {"steps", required_argument, 0, 's'}, {"precision", required_argument, 0, 'P'}, {"infer", no_argument, 0, 'I'},
+        {0, 0, 0, 0}};
+    bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 5, .type = SW_F32, .profile = true};
+    bool good = true;
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == 'm') b.net = find_network(optarg);
+        if (c == 't') b.threads = atoi(optarg);
+        if (c == 'b') b.batch = atoll(optarg);
+        if (c == 's') b.steps = atoi(optarg);
+        if (c == 'P') good = find_type(optarg, &b.type);
+        if (c == 'I') b.infer = true;
+        if (c == '?') return 2;
     }
-    be->close(dev);
+    if (!good || !b.net || b.steps < 1 || b.threads < 1) {
+        fprintf(stderr, "usage: ops --model NAME [--threads N] [--batch N] [--steps N] [--precision f32|bf16] [--infer]\n");
+        return 2;
+    }
+    if (!b.batch) b.batch = b.net->batch;
+    run(&b);
     return 0;
 }

@@ -1,36 +1,14 @@
 /* step.c: one training step of a reference network, timed; the counterpart of torch_step.py, same JSON on stdout.
  *   step --model resnet18 --threads 2 [--batch 32] [--steps 30] [--warmup 10] [--init FILE] [--device cpu] [--profile]
+ *        [--precision f32|bf16|f16] [--infer [--output FILE]] [--compile-only]
  *   step --list                                                                  the networks that can be built
- * A step is forward, loss, backward, update and reading the loss, on one fixed batch. --init takes the file that
- * torch_step.py --save-init writes, so that both start from the same weights and data. */
+ * A step is forward, loss, backward, update and reading the loss, on one fixed batch; with --infer it is the network's
+ * output, read, and --output writes it as raw f32. --init takes the file that torch_step.py --save-init writes, so that
+ * both start from the same weights and data. */
+#include "networks.h"
 #include <getopt.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <swoop/swoop.h>
 #include <time.h>
 #include <unistd.h>
-
-typedef struct network {
-    const char *name, *model;
-    int64_t batch;
-    int rank;
-    int64_t shape[3];
-    sw_optimizer optimizer;
-    int64_t tokens; /* so many kinds of tokens come in, and one goes out at each place; 0: numbers in, classes out … */
-    bool mask;      /* … or an image, each of whose places is yes or no */
-} network;
-
-static const network networks[] = {
-    {"mlp", "mlp:512,512", 64, 1, {784}, {.kind = SW_SGD, .lr = 0.01, .momentum = 0.9}, 0, false},
-    {"lenet", "lenet", 64, 3, {1, 28, 28}, {.kind = SW_ADAM, .lr = 1e-3}, 0, false},
-    {"resnet18", "resnet18", 32, 3, {3, 32, 32}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0, false},
-    {"lstm", "lstm:128,256", 32, 1, {64}, {.kind = SW_ADAM, .lr = 2e-3}, 65, false},
-    {"gpt", "gpt:4x4x128", 16, 1, {128},
-     {.kind = SW_ADAMW, .lr = 1e-3, .betas = {0.9, 0.99}, .weight_decay = 0.1, .decay_matrices = true}, 65, false},
-    {"unet", "unet:16", 8, 3, {1, 64, 64}, {.kind = SW_ADAM, .lr = 1e-3}, 0, true},
-    {"resnet50", "resnet50", 32, 3, {3, 224, 224}, {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4}, 0, false},
-};
 
 /* Whether this library has the model. */
 static bool is_there(const network *n)
@@ -46,13 +24,6 @@ static int list(void)
     for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++)
         if (is_there(&networks[i])) puts(networks[i].name);
     return 0;
-}
-
-static void check(sw_status st)
-{
-    if (st == SW_OK) return;
-    fprintf(stderr, "step: %s\n", sw_error());
-    exit(1);
 }
 
 /* Age of this process from /proc: 10 ms resolution, like torch_step.py's. */
@@ -96,46 +67,6 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What the command line asks for, and what is made of it. */
-typedef struct bench {
-    const network *net;
-    const char *device, *init;
-    int64_t batch;
-    int threads, steps, warmup;
-    bool profile;
-    sw_device *dev;
-    sw_params *params;
-    sw_program *program;
-} bench;
-
-static sw_graph *record(const bench *b)
-{
-    int64_t shape[4] = {b->batch};
-    for (int i = 0; i < b->net->rank; i++) shape[i + 1] = b->net->shape[i];
-    sw_graph *g = NULL;
-    check(sw_graph_new(&g));
-    const bool tokens = b->net->tokens > 0;
-    const sw_t x = sw_input(g, "x", tokens ? SW_I64 : SW_F32, b->net->rank + 1, shape);
-    const bool mask = b->net->mask;
-    const sw_t y = sw_input(g, "y", mask ? SW_F32 : SW_I64, tokens || mask ? b->net->rank + 1 : 1, shape);
-    const sw_t out = sw_model_build(b->net->model, x, tokens ? b->net->tokens : mask ? 1 : 10);
-    const sw_t loss = sw_output(mask ? sw_bce_with_logits_loss(out, y, SW_NONE, SW_REDUCE_MEAN) : sw_cross_entropy(out, y), "loss");
-    check(sw_optimizer_apply(&b->net->optimizer, loss, NULL, 0));
-    return g;
-}
-
-static int64_t x_elements(const bench *b)
-{
-    int64_t n = b->batch;
-    for (int i = 0; i < b->net->rank; i++) n *= b->net->shape[i];
-    return n;
-}
-
-static int64_t y_elements(const bench *b)
-{
-    return b->net->tokens > 0 || b->net->mask ? x_elements(b) : b->batch;
-}
-
 static void load(const bench *b)
 {
     sw_safetensors *f = NULL;
@@ -153,102 +84,103 @@ static void load(const bench *b)
     sw_array x, y;
     check(sw_safetensors_array(f, "x", &x));
     check(sw_safetensors_array(f, "y", &y));
-    check(sw_program_set(b->program, sw_program_input(b->program, "x"), x.dtype, x.data, x_elements(b)));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), y.dtype, y.data, y_elements(b)));
+    put(b, "x", x.dtype, x.data, x_elements(b));
+    put(b, "y", y.dtype, y.data, y_elements(b));
     sw_safetensors_close(f);
 }
 
-static void synthesize_tokens(const bench *b)
+static void write_output(const bench *b)
 {
-    const int64_t n = x_elements(b);
-    int64_t *t = malloc((size_t)n * sizeof *t);
-    if (!t) exit(1);
-    srand(1);
-    for (int64_t i = 0; i < n; i++) t[i] = rand() % b->net->tokens;
-    check(sw_program_set(b->program, sw_program_input(b->program, "x"), SW_I64, t, n));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, t, n));
-    free(t);
+    FILE *f = fopen(b->output, "wb");
+    if (!f || fwrite(b->out, sizeof *b->out, (size_t)b->n_out, f) != (size_t)b->n_out || fclose(f) != 0) {
+        fprintf(stderr, "step: cannot write %s\n", b->output);
+        exit(1);
+    }
 }
 
-/* Roughly normal numbers (a sum of uniform ones) and labels, where no file gives them. */
-static void synthesize(const bench *b)
+/* Milliseconds, but for the first. */
+typedef struct spent {
+    double first_s; /* process start to the end of the first step */
+    double open, record, params, compile;
+    double *steps;  /* sorted */
+} spent;
+
+static void print(const bench *b, const spent *s, double loss)
 {
-    if (b->net->tokens > 0) {
-        synthesize_tokens(b);
-        return;
-    }
-    const int64_t n = x_elements(b);
-    float *x = malloc((size_t)n * sizeof *x);
-    int64_t *y = malloc((size_t)y_elements(b) * sizeof *y);
-    if (!x || !y) exit(1);
-    srand(1);
-    for (int64_t i = 0; i < n; i++) {
-        x[i] = -6;
-        for (int k = 0; k < 12; k++) x[i] += (float)rand() / (float)RAND_MAX;
-    }
-    const int64_t labels = y_elements(b);
-    for (int64_t i = 0; i < labels; i++) y[i] = rand() % (b->net->mask ? 2 : 10);
-    check(sw_program_set(b->program, sw_program_input(b->program, "x"), SW_F32, x, n));
-    check(sw_program_set(b->program, sw_program_input(b->program, "y"), SW_I64, y, labels));
-    free(x);
-    free(y);
+    const sw_plan *plan = sw_program_plan(b->program);
+    printf("{\"model\": \"%s\", \"batch\": %lld, \"dtype\": \"%s\", \"infer\": %s, \"threads\": %d, \"device\": \"%s\", ",
+           b->net->name, (long long)b->batch, sw_dtype_name(b->type), b->infer ? "true" : "false", b->threads, b->device);
+    if (s->steps)
+        printf("\"steps\": %d, \"median_ms\": %.4f, \"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"loss\": %.6f, ",
+               b->steps, s->steps[b->steps / 2], s->steps[0], s->steps[b->steps * 9 / 10], s->first_s, loss);
+    printf("\"open_ms\": %.1f, \"record_ms\": %.1f, \"params_ms\": %.1f, \"compile_ms\": %.1f, \"peak_rss_mib\": %.1f, "
+           "\"plan_mib\": %.1f, \"launches\": %d, \"emulated\": %d, \"gflop\": %.4f}\n",
+           s->open, s->record, s->params, s->compile, peak_rss_mib(), (double)plan->total / 1048576, plan->launches,
+           plan->emulated, plan->flops * 1e-9);
 }
 
-static double step(const bench *b, int64_t t)
+static void print_profile(const bench *b)
 {
-    double scalars[3], loss;
-    static const char *const names[] = {SW_INPUT_LR, SW_INPUT_BIAS1, SW_INPUT_BIAS2};
-    sw_optimizer_scalars(&b->net->optimizer, t, b->net->optimizer.lr, &scalars[0], &scalars[1], &scalars[2]);
-    for (int i = 0; i < 3; i++) {
-        const int input = sw_program_input(b->program, names[i]);
-        if (input >= 0) check(sw_program_set(b->program, input, SW_F64, &scalars[i], 1));
-    }
-    check(sw_program_run(b->program));
-    check(sw_program_get(b->program, sw_program_output(b->program, "loss"), SW_F64, &loss, 1));
-    return loss;
+    char *table = NULL;
+    check(sw_program_profile(b->program, SW_PROFILE_TABLE, &table));
+    fputs(table, stderr);
+    sw_string_free(table);
 }
 
-static void run(bench *b)
+static double since(double *start)
 {
-    const double open_ms = now_ms();
+    const double now = now_ms(), ms = now - *start;
+    *start = now;
+    return ms;
+}
+
+static void make(bench *b, spent *s)
+{
+    double t = now_ms();
     check(sw_device_open(b->device, &(sw_device_options){.threads = b->threads}, &b->dev));
+    s->open = since(&t);
     sw_graph *g = record(b);
+    s->record = since(&t);
     check(sw_params_new(b->dev, g, 0, &b->params));
-    const double compile_ms = now_ms();
+    s->params = since(&t);
     check(sw_compile(g, b->dev, &(sw_compile_options){.params = b->params, .profile = b->profile}, &b->program));
-    const double ready_ms = now_ms();
+    s->compile = since(&t);
     sw_graph_free(g);
+}
+
+/* Returns the last loss. */
+static double time_steps(bench *b, spent *s)
+{
     if (b->init)
         load(b);
     else
         synthesize(b);
+    if (b->infer) make_output(b);
     int64_t t = 0;
     double loss = step(b, t++);
-    const double first = seconds_since_start();
+    s->first_s = seconds_since_start();
     while (t < b->warmup) loss = step(b, t++);
-    double *times = malloc((size_t)b->steps * sizeof *times);
-    if (!times) exit(1);
+    s->steps = malloc((size_t)b->steps * sizeof *s->steps);
+    if (!s->steps) exit(1);
     for (int i = 0; i < b->steps; i++) {
-        const double start = now_ms();
+        double start = now_ms();
         loss = step(b, t++);
-        times[i] = now_ms() - start;
+        s->steps[i] = since(&start);
     }
-    qsort(times, (size_t)b->steps, sizeof *times, by_value);
-    const sw_plan *plan = sw_program_plan(b->program);
-    printf("{\"model\": \"%s\", \"batch\": %lld, \"threads\": %d, \"device\": \"%s\", \"steps\": %d, \"median_ms\": %.4f, "
-           "\"min_ms\": %.4f, \"p90_ms\": %.4f, \"first_step_s\": %.3f, \"setup_ms\": %.1f, \"compile_ms\": %.1f, "
-           "\"peak_rss_mib\": %.1f, \"plan_mib\": %.1f, \"launches\": %d, \"gflop\": %.4f, "
-           "\"loss\": %.6f}\n",
-           b->net->name, (long long)b->batch, b->threads, b->device, b->steps, times[b->steps / 2], times[0],
-           times[b->steps * 9 / 10], first, compile_ms - open_ms, ready_ms - compile_ms, peak_rss_mib(),
-           (double)plan->total / 1048576, plan->launches, plan->flops * 1e-9, loss);
-    free(times);
-    char *table = NULL;
-    if (b->profile) {
-        check(sw_program_profile(b->program, SW_PROFILE_TABLE, &table));
-        fputs(table, stderr);
-        sw_string_free(table);
-    }
+    qsort(s->steps, (size_t)b->steps, sizeof *s->steps, by_value);
+    return loss;
+}
+
+static void run(bench *b, bool compile_only)
+{
+    spent s = {0};
+    make(b, &s);
+    const double loss = compile_only ? 0 : time_steps(b, &s);
+    print(b, &s, loss);
+    if (b->output) write_output(b);
+    if (b->profile && !compile_only) print_profile(b);
+    free(s.steps);
+    free(b->out);
     sw_program_free(b->program);
     sw_params_free(b->params);
     sw_device_close(b->dev);
@@ -260,28 +192,32 @@ int main(int argc, char **argv)
         {"model", required_argument, 0, 'm'},  {"threads", required_argument, 0, 't'}, {"batch", required_argument, 0, 'b'},
         {"steps", required_argument, 0, 's'},  {"warmup", required_argument, 0, 'w'},  {"init", required_argument, 0, 'i'},
         {"device", required_argument, 0, 'd'}, {"profile", no_argument, 0, 'p'},       {"list", no_argument, 0, 'l'},
-        {0, 0, 0, 0}};
-    bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 10};
+        {"output", required_argument, 0, 'o'}, {"infer", no_argument, 0, 'I'},         {"precision", required_argument, 0, 'P'},
+        {"compile-only", no_argument, 0, 'C'}, {0, 0, 0, 0}};
+    bench b = {.device = "cpu", .threads = 1, .steps = 30, .warmup = 10, .type = SW_F32};
+    bool good = true, compile_only = false;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 'm')
-            for (size_t i = 0; i < sizeof networks / sizeof networks[0]; i++)
-                if (strcmp(networks[i].name, optarg) == 0) b.net = &networks[i];
+        if (c == 'm') b.net = find_network(optarg);
         if (c == 't') b.threads = atoi(optarg);
         if (c == 'b') b.batch = atoll(optarg);
         if (c == 's') b.steps = atoi(optarg);
         if (c == 'w') b.warmup = atoi(optarg);
         if (c == 'i') b.init = optarg;
         if (c == 'd') b.device = optarg;
+        if (c == 'o') b.output = optarg;
         if (c == 'p') b.profile = true;
+        if (c == 'I') b.infer = true;
+        if (c == 'P') good = find_type(optarg, &b.type);
+        if (c == 'C') compile_only = true;
         if (c == 'l') return list();
         if (c == '?') return 2;
     }
-    if (!b.net || b.steps < 1 || b.threads < 1) {
+    if (!good || !b.net || b.steps < 1 || b.threads < 1 || (b.output && !b.infer)) {
         fprintf(stderr, "usage: step --list | --model NAME [--threads N] [--batch N] [--steps N] [--warmup N] "
-                        "[--init FILE] [--device ID] [--profile]\n");
+                        "[--init FILE] [--device ID] [--precision f32|bf16|f16] [--infer [--output FILE]] [--profile] [--compile-only]\n");
         return 2;
     }
     if (!b.batch) b.batch = b.net->batch;
-    run(&b);
+    run(&b, compile_only);
     return 0;
 }

@@ -3,10 +3,16 @@
 
     python torch_step.py --model resnet18 --threads 2 --channels-last
     python torch_step.py --model gpt --compile --dtype bf16
+    python torch_step.py --model unet --infer --batch 1 --compile --output out.f32
+    python torch_step.py --model unet --infer --batch 1 --save-init init.safetensors --save-onnx unet.onnx
 
-Prints one JSON line on stdout. A step is: zero_grad, forward, loss, backward, [clip,] optimiser step, on one fixed
-synthetic batch that is already on the device. The networks are defined layer by layer in docs/benchmarks.md.
+Prints one JSON line on stdout. A step is: zero_grad, forward, loss, backward, [clip,] optimiser step and reading the
+loss, on one fixed synthetic batch that is already on the device; with --infer it is the network's output and nothing
+else. The networks are defined layer by layer in docs/benchmarks.md.
 The golden runs in tests/golden are small variants of the classes below.
+
+With --serve the process stays: one JSON line after the first steps, then one more after as many timed steps for each
+line on stdin, so that code generation is paid once for many turns.
 
 first_step_s counts from the start of the process (so it includes the interpreter, `import torch` and, with --compile,
 code generation) to the end of the first step. peak_rss_mib is VmHWM at the end.
@@ -16,6 +22,7 @@ import json
 import math
 import os
 import statistics
+import sys
 import time
 
 
@@ -212,7 +219,7 @@ def images(b, *shape):
 
 def tokens(b, t):
     s = torch.randint(65, (b, t + 1))
-    return s[:, :-1].contiguous(), s[:, 1:].contiguous()
+    return s[:, :-1].clone(), s[:, 1:].clone()
 
 
 def masks(b):
@@ -250,64 +257,115 @@ def parse_args(argv=None):
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--steps", type=int, default=30, help="timed steps")
     p.add_argument("--warmup", type=int, default=10, help="steps before the timed ones, at least 5")
-    p.add_argument("--infer", action="store_true", help="forward only, eval mode, no gradients")
+    p.add_argument("--infer", action="store_true", help="the network's output only: eval mode, inference mode")
+    p.add_argument("--serve", action="store_true", help="stay, and time --steps for every line on stdin")
     p.add_argument("--device", default="cpu")
     p.add_argument("--save-init", metavar="FILE", help="write initial state, x and y as safetensors, for another program to start from")
+    p.add_argument("--save-onnx", metavar="FILE", help="with --infer: write the network in ONNX for ONNX Runtime, and end")
+    p.add_argument("--output", metavar="FILE", help="with --infer: write what comes out, as raw f32")
     args = p.parse_args(argv)
     args.batch = args.batch or MODELS[args.model][1]
     args.warmup = max(args.warmup, 5)
     return args
 
 
-def prepare(args):
-    """Builds model, data and optimiser; returns the model and a function that runs one step and returns its loss."""
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(0)
-    build, _, make_data, loss_fn, make_optimiser = MODELS[args.model]
-    model = build()
-    x, y = make_data(args.batch)
-    if args.save_init:
-        from safetensors.torch import save_file
-        save_file({**{f"init.{k}": v for k, v in model.state_dict().items()}, "x": x, "y": y}, args.save_init)
+def unsettle(model):
+    """Running statistics and affine factors as after some training: those of a new network change nothing, and hide faults."""
+    for m in model.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.running_mean.normal_(0, 0.1)
+            m.running_var.uniform_(0.5, 1.5)
+            nn.init.uniform_(m.weight, 0.5, 1.5)
+            nn.init.normal_(m.bias, 0, 0.1)
 
-    model, x, y = model.to(args.device), x.to(args.device), y.to(args.device)
-    if args.channels_last:
-        model = model.to(memory_format=torch.channels_last)
-        if x.dim() == 4:
-            x = x.to(memory_format=torch.channels_last)
-    model.train(not args.infer)
-    autocast = torch.autocast(torch.device(args.device).type, torch.bfloat16, enabled=args.dtype == "bf16")
 
+def inference_step(args, model, x, autocast):
+    """A function that runs the network once and returns what comes out."""
+    def forward():
+        with autocast:
+            return model(x)
+
+    return torch.inference_mode()(torch.compile(forward) if args.compile else forward)
+
+
+def training_step(args, model, x, y, loss_fn, make_optimiser, autocast):
+    """A function that runs one step and returns its loss."""
     def forward_loss():
         with autocast:
             return loss_fn(model(x), y)
 
     if args.compile:
         forward_loss = torch.compile(forward_loss)
-    if args.infer:
-        return model, torch.inference_mode()(forward_loss)
     optimiser = make_optimiser(model, **({} if args.opt == "default" else {args.opt: True}))
 
-    def train_step():
+    def step():
         optimiser.zero_grad(set_to_none=True)
         loss = forward_loss()
         loss.backward()
         optimiser.step()
         return loss
 
-    return model, train_step
+    return step
+
+
+def prepare(args):
+    """Builds model, data and optimiser; returns the model and a function that runs one step."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    build, _, make_data, loss_fn, make_optimiser = MODELS[args.model]
+    model = build()
+    x, y = make_data(args.batch)
+    if args.infer:
+        unsettle(model)
+    if args.save_init:
+        from safetensors.torch import save_file
+        save_file({**{f"init.{k}": v for k, v in model.state_dict().items()}, "x": x, "y": y}, args.save_init)
+    model.train(not args.infer)
+    if args.save_onnx:
+        torch.onnx.export(model, (x,), args.save_onnx, input_names=["x"], output_names=["y"], dynamo=True,
+                          external_data=False, verbose=False)
+        sys.exit(0)
+
+    model, x, y = model.to(args.device), x.to(args.device), y.to(args.device)
+    if args.channels_last:
+        model = model.to(memory_format=torch.channels_last)
+        if x.dim() == 4:
+            x = x.to(memory_format=torch.channels_last)
+    autocast = torch.autocast(torch.device(args.device).type, torch.bfloat16, enabled=args.dtype == "bf16")
+    if args.infer:
+        return model, inference_step(args, model, x, autocast)
+    return model, training_step(args, model, x, y, loss_fn, make_optimiser, autocast)
 
 
 def time_steps(step, count, sync):
-    """Milliseconds of each of `count` steps, and the last loss."""
+    """Milliseconds of each of `count` steps, and what the last one returned."""
     times = []
     for _ in range(count):
         sync()
         t = time.perf_counter()
-        loss = step()
+        result = step()
+        if result.dim() == 0:
+            result.item()
         sync()
         times.append((time.perf_counter() - t) * 1e3)
-    return times, loss.item()
+    return times, result
+
+
+def report(args, model, first_step_s, times, result):
+    times.sort()
+    about = {
+        "model": args.model, "batch": args.batch, "dtype": args.dtype, "threads": args.threads, "device": args.device,
+        "infer": args.infer, "channels_last": args.channels_last, "compile": args.compile, "opt": args.opt,
+        "torch": torch.__version__, "steps": args.steps,
+        "median_ms": round(statistics.median(times), 4), "min_ms": round(times[0], 4),
+        "p90_ms": round(times[math.ceil(0.9 * len(times)) - 1], 4),
+        "first_step_s": round(first_step_s, 2), "import_s": round(IMPORT_S, 2), "peak_rss_mib": round(peak_rss_mib(), 1),
+        "params": sum(p.numel() for p in model.parameters()), "loss": round(result.float().mean().item(), 6),
+    }
+    if args.device.startswith("cuda"):
+        about["gpu"] = torch.cuda.get_device_name(args.device)
+        about["gpu_peak_mib"] = round(torch.cuda.max_memory_allocated(args.device) / 2**20, 1)
+    print(json.dumps(about), flush=True)
 
 
 def main():
@@ -318,21 +376,13 @@ def main():
     sync()
     first_step_s = seconds_since_process_start()
     time_steps(step, args.warmup - 1, sync)
-    times, loss = time_steps(step, args.steps, sync)
-    times.sort()
-    result = {
-        "model": args.model, "batch": args.batch, "dtype": args.dtype, "threads": args.threads, "device": args.device,
-        "infer": args.infer, "channels_last": args.channels_last, "compile": args.compile, "opt": args.opt,
-        "torch": torch.__version__, "steps": args.steps,
-        "median_ms": round(statistics.median(times), 4), "min_ms": round(times[0], 4),
-        "p90_ms": round(times[math.ceil(0.9 * len(times)) - 1], 4),
-        "first_step_s": round(first_step_s, 2), "import_s": round(IMPORT_S, 2), "peak_rss_mib": round(peak_rss_mib(), 1),
-        "params": sum(p.numel() for p in model.parameters()), "loss": round(loss, 6),
-    }
-    if args.device.startswith("cuda"):
-        result["gpu"] = torch.cuda.get_device_name(args.device)
-        result["gpu_peak_mib"] = round(torch.cuda.max_memory_allocated(args.device) / 2**20, 1)
-    print(json.dumps(result), flush=True)
+    times, result = time_steps(step, args.steps, sync)
+    if args.output:
+        result.float().cpu().contiguous().numpy().tofile(args.output)
+    report(args, model, first_step_s, times, result)
+    for _ in sys.stdin if args.serve else ():
+        time_steps(step, 3, sync)
+        report(args, model, first_step_s, *time_steps(step, args.steps, sync))
 
 
 if __name__ == "__main__":

@@ -115,5 +115,6 @@ void cli_json_number(FILE *f, const char *key, double x);
 void cli_json_single(FILE *f, const char *key, float x); /* as many digits as a float has */
 void cli_json_int(FILE *f, const char *key, int64_t x);
 void cli_json_bool(FILE *f, const char *key, bool x);
+void cli_json_note(const char *label, const char *text); /* a line of its own: what a run says of itself */
 
 #endif

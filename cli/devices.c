@@ -14,7 +14,7 @@ static const struct {
 } columns[COLUMNS] = {
     [DEVICE] = { "DEVICE", false, 0 }, [NAME] = { "NAME", false, 12 },       [MEMORY] = { "MEMORY", true, 0 },
     [FREE] = { "FREE", true, 0 },      [COMPUTE] = { "COMPUTE", false, 16 }, [DRIVER] = { "DRIVER", false, 8 },
-    [STATUS] = { "STATUS", false, 0 },
+    [STATUS] = { "STATUS", false, 20 },
 };
 
 typedef struct row {
@@ -58,12 +58,36 @@ static void measure(const row *rows, int n, int *width)
     }
 }
 
+/* Moves as many words from *rest to part as fit; a word that is too long alone. */
+static void take_words(const char **rest, int width, char *part, size_t size)
+{
+    const char *end = *rest;
+    for (const char *word = end; *word != '\0';) {
+        const char *const next = word + strspn(word, " "), *const after = next + strcspn(next, " ");
+        snprintf(part, size, "%.*s", (int)(after - *rest), *rest);
+        if (end != *rest && (int)cli_width(part) > width) break;
+        end = word = after;
+    }
+    snprintf(part, size, "%.*s", (int)(end - *rest), *rest);
+    *rest = end + strspn(end, " ");
+}
+
+/* A cell that is wider than its column goes on in the next line. */
 static void put_row(const row *r, const int *width)
 {
-    for (int c = 0; c < COLUMNS; c++) {
-        const bool last = c == COLUMNS - 1;
-        cli_pad(stdout, r->cell[c], last ? (int)cli_width(r->cell[c]) : width[c], columns[c].right);
-        fputs(last ? "\n" : "  ", stdout);
+    const char *rest[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) rest[c] = r->cell[c];
+    for (bool more = true; more;) {
+        more = false;
+        for (int c = 0; c < COLUMNS; c++) {
+            const bool last = c == COLUMNS - 1;
+            char part[sizeof r->cell[0]];
+            take_words(&rest[c], width[c], part, sizeof part);
+            cli_pad(stdout, part, last && (int)cli_width(part) < width[c] ? (int)cli_width(part) : width[c],
+                    columns[c].right);
+            fputs(last ? "\n" : "  ", stdout);
+            more |= *rest[c] != '\0';
+        }
     }
 }
 
@@ -161,7 +185,7 @@ static int run(const cli_command *self, int argc, char **argv)
 
 const cli_command cli_devices = {
     .name = "devices",
-    .about = "list devices, one line each",
+    .about = "list devices",
     .usage = "[options]",
     .text = "Lists what this machine can compute on: the id for --device, memory, what it is capable of, and whether "
             "it works. NVIDIA devices also tell clock, power and temperature. A device that you miss: swoop train --device "

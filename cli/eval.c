@@ -263,7 +263,7 @@ static int run(const cli_command *self, int argc, char **argv)
 
 const cli_command cli_eval = {
     .name = "eval",
-    .about = "loss, accuracy, precision and recall of each class, confusion matrix",
+    .about = "loss, accuracy, precision and recall by class, confusion matrix",
     .usage = "RUN|MODEL.safetensors [options]",
     .text =
         "Evaluates the best model of a run folder, or a model file. Normalisation and class names come from the file.",

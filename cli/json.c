@@ -122,3 +122,13 @@ void cli_json_bool(FILE *f, const char *key, bool x)
     put_key(f, key);
     fputs(x ? "true" : "false", f);
 }
+
+void cli_json_note(const char *label, const char *text)
+{
+    cli_json_open(stdout, NULL, '{');
+    cli_json_open(stdout, "note", '{');
+    cli_json_text(stdout, "label", label);
+    cli_json_text(stdout, "text", text);
+    cli_json_close(stdout, '}');
+    cli_json_close(stdout, '}');
+}

@@ -44,7 +44,7 @@ const cli_command cli_kernels = {
             "offline compilers: put what they make beside the source as NAME.bin. --kernels DIR makes train run from such a "
             "folder.",
     .examples = "swoop kernels run.yaml --device cuda:0 --out kernels\n"
-                "swoop kernels --model lenet --data fashion-mnist --device opencl:0 --out kernels\n"
+                "swoop kernels --model lenet --data digits --device opencl:0 --out kernels\n"
                 "swoop train run.yaml --device opencl:0 --kernels kernels",
     .run = run,
 };

@@ -27,7 +27,7 @@ static int help(FILE *f, int code)
             "\n%sExamples%s\n"
             "  swoop train --model lenet --data fashion-mnist --epochs 5\n"
             "  swoop eval runs/train\n"
-            "  swoop predict runs/train digits --top 3\n"
+            "  swoop predict runs/train fashion-mnist --top 3\n"
             "  swoop devices\n"
             "  swoop plan --model resnet18 --shape 3x32x32 --num-classes 10\n"
             "\nswoop COMMAND --help says more about one; swoop --version prints the version.\n",

@@ -113,6 +113,14 @@ static void put_label(const char *s)
     cli_pad(stdout, s, LABEL, false);
 }
 
+/* A line; on a terminal, as many as it takes. */
+static void put_wrapped(const char *line)
+{
+    if (cli.tty_out) cli_wrap(stdout, 0, 4, cli_columns(), line);
+    else fputs(line, stdout);
+    fputc('\n', stdout);
+}
+
 static void put_title(const sw_config *c, const column *columns, int n)
 {
     const column *first = NULL;
@@ -128,13 +136,11 @@ static void put_title(const sw_config *c, const column *columns, int n)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", i > 0 ? "x" : "", (long long)p->sample_shape[i]);
     if (p->classes > 0) snprintf(classes, sizeof classes, " to %lld classes", (long long)p->classes);
     const char *model = sw_config_text(c, SW_KEY_MODEL);
-    if (strncmp(model, SW_LAYERS_PREFIX, strlen(SW_LAYERS_PREFIX)) == 0) model = "layers";
+    if (sw_model_layers_of(model) != NULL) model = "layers";
     snprintf(line, sizeof line, "%.400s: %s parameters, %s%s; a step on %lld samples, %s, %s", model,
              cli_count(a, p->parameters), shape, classes, (long long)p->batch, sw_config_text(c, SW_KEY_PRECISION),
              sw_config_text(c, SW_KEY_OPTIMIZER));
-    if (cli.tty_out) cli_wrap(stdout, 0, 4, cli_columns(), line);
-    else fputs(line, stdout);
-    fputc('\n', stdout);
+    put_wrapped(line);
 }
 
 static void put_fits(const column *columns, int n)
@@ -209,19 +215,24 @@ static void put_peak(const column *d)
 {
     const sw_plan *const p = &d->p.plan;
     cli_text a;
+    char line[1024];
     if (d->status != SW_OK) return;
-    if (p->again.launches > 0)
-        printf("%s: %d launches recomputed, %d of them products: %.1f %% more operations, some %.0f %% more time; without, "
-               "%s\n", d->id, p->again.launches, p->again.products, 100 * p->again.flops / (p->flops - p->again.flops),
-               100 * p->again.slower, cli_bytes(a, (double)p->again.without));
+    if (p->again.launches > 0) {
+        snprintf(line, sizeof line, "%s: %d launch%s recomputed, %d of them %s: %.1f %% more operations, some %.0f %% more "
+                 "time; without, %s", d->id, p->again.launches, p->again.launches == 1 ? "" : "es", p->again.products,
+                 p->again.products == 1 ? "a product" : "products", 100 * p->again.flops / (p->flops - p->again.flops),
+                 100 * p->again.slower, cli_bytes(a, (double)p->again.without));
+        put_wrapped(line);
+    }
     if (d->p.micro_batch < d->p.batch)
         printf("%s: in micro-batches of %lld; batch norm sees those\n", d->id, (long long)d->p.micro_batch);
     if (p->peak.n_largest == 0) return;
-    printf("%s: fullest at launch %d of %d, %s:", d->id, p->peak.launch + 1, p->launches, p->peak.name);
-    for (int i = 0; i < p->peak.n_largest && i < 5; i++)
-        printf("%s %s %s (%s)", i > 0 ? "," : "", cli_bytes(a, (double)p->peak.largest[i].bytes), p->peak.largest[i].name,
-               p->peak.largest[i].kind);
-    fputc('\n', stdout);
+    int n = snprintf(line, sizeof line, "%s: fullest at launch %d of %d, %s:", d->id, p->peak.launch + 1, p->launches,
+                     p->peak.name);
+    for (int i = 0; i < p->peak.n_largest && i < 5 && n < (int)sizeof line; i++)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s %s %s (%s)", i > 0 ? "," : "",
+                      cli_bytes(a, (double)p->peak.largest[i].bytes), p->peak.largest[i].name, p->peak.largest[i].kind);
+    put_wrapped(line);
 }
 
 /* What a device has no arithmetic for. */
@@ -439,8 +450,8 @@ const cli_command cli_plan = {
     .examples = "swoop plan --model lenet --data fashion-mnist\n"
                 "swoop plan run.yaml --devices cpu,opencl:0\n"
                 "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --batch-size 512\n"
-                "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --device cpu --ops\n"
-                "swoop plan run.yaml --memory 8G              # what is recomputed so that it fits\n"
+                "swoop plan --model lenet --data fashion-mnist --device cpu --ops\n"
+                "swoop plan run.yaml --memory 8G              # what is recomputed to fit\n"
                 "swoop plan run.yaml --gpus 4060,4090,h100    # not in this machine\n"
                 "swoop plan run.yaml --json | jq '.plans[].largest_batch'",
     .run = run,

@@ -65,12 +65,7 @@ void progress_note(void *context, const char *label, const char *text)
         progress_line(p, label, text);
         return;
     }
-    cli_json_open(stdout, NULL, '{');
-    cli_json_open(stdout, "note", '{');
-    cli_json_text(stdout, "label", label);
-    cli_json_text(stdout, "text", text);
-    cli_json_close(stdout, '}');
-    cli_json_close(stdout, '}');
+    cli_json_note(label, text);
 }
 
 /* Parts of a line, each with a rank: the highest ranks go first when the line is too long. */

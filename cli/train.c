@@ -37,6 +37,41 @@ static void catch_signals(void)
     }
 }
 
+/* ---- the profile of a run (--profile) ---------------------------------------------------------------------------- */
+
+#define PROFILE_LINES 18 /* of the table, on the terminal: what it is of, the peaks, the total, the slowest kernels */
+
+static FILE *profile_file(const sw_run_result *r, const char *name)
+{
+    char path[2400];
+    if (*r->folder == '\0') return NULL; /* a dry run */
+    snprintf(path, sizeof path, "%s/%s", r->folder, name);
+    return fopen(path, "re");
+}
+
+/* One object on a line, as all that --json prints. */
+static void profile_json(const sw_run_result *r)
+{
+    FILE *const f = profile_file(r, "profile.json");
+    if (f == NULL) return;
+    fputs("{\"profile\": ", stdout);
+    for (int c; (c = fgetc(f)) != EOF;)
+        if (c != '\n') fputc(c, stdout);
+    fputs("}\n", stdout);
+    fclose(f);
+}
+
+static void profile_text(const progress *p, const sw_run_result *r)
+{
+    char line[2400];
+    FILE *const f = profile_file(r, "profile.txt");
+    if (f == NULL) return;
+    for (int i = 0; i < PROFILE_LINES && fgets(line, sizeof line, f) != NULL; i++) fputs(line, stdout);
+    fclose(f);
+    snprintf(line, sizeof line, "%s/profile.txt has all kernels, trace.json is for ui.perfetto.dev", r->folder);
+    progress_line(p, "profile", line);
+}
+
 /* ---- the end of a run -------------------------------------------------------------------------------------------- */
 
 static void result_json(const sw_run_result *r, const char *monitor)
@@ -99,10 +134,7 @@ static void result_text(const progress *p, const sw_config *c, const sw_run_resu
         snprintf(line + m, sizeof line - m, "    %s samples", cli_count(b, r->test.n));
         progress_line(p, "test", line);
     }
-    if (sw_config_int(c, SW_KEY_PROFILE) > 0) {
-        snprintf(line, sizeof line, "%s/profile.txt, and trace.json for ui.perfetto.dev", r->folder);
-        progress_line(p, "profile", line);
-    }
+    if (sw_config_int(c, SW_KEY_PROFILE) > 0) profile_text(p, r);
     snprintf(line, sizeof line, "swoop eval %s   %s   swoop predict %s DATA", r->folder, dot, r->folder);
     progress_line(p, "next", line);
 }
@@ -148,6 +180,7 @@ static int train(sw_config *c)
     progress_clear(&p);
     if (st == SW_ERR_INTERRUPTED) return interrupted(&r);
     if (st != SW_OK) return cli_fail(st, sw_config_text(c, SW_KEY_DEVICE));
+    if (cli.json && !cli.quiet && sw_config_int(c, SW_KEY_PROFILE) > 0) profile_json(&r);
     if (cli.json)
         result_json(&r, p.monitor);
     else if (!cli.quiet)

@@ -9,12 +9,7 @@ static void on_note(void *context, const char *label, const char *text)
     (void)context;
     if (cli.quiet) return;
     if (cli.json) {
-        cli_json_open(stdout, NULL, '{');
-        cli_json_open(stdout, "note", '{');
-        cli_json_text(stdout, "label", label);
-        cli_json_text(stdout, "text", text);
-        cli_json_close(stdout, '}');
-        cli_json_close(stdout, '}');
+        cli_json_note(label, text);
         return;
     }
     printf("%-8s", label);
@@ -41,25 +36,33 @@ static void put_json(const char *folder, const sw_verify_result *r)
     cli_json_close(stdout, '}');
 }
 
+/* Behind a word of eight columns, and on a terminal beneath itself. */
+static void put_wrapped(const char *line)
+{
+    if (cli.tty_out) cli_wrap(stdout, 8, 8, cli_columns(), line);
+    else cli_put(stdout, line);
+    putchar('\n');
+}
+
 static void put_text(const char *folder, const sw_verify_result *r)
 {
+    char line[1600];
     if (r->equal) {
         printf("%sequal%s   ", cli_paint(stdout, CLI_GREEN), cli_paint(stdout, CLI_PLAIN));
-        cli_put(stdout, folder);
-        printf(": steps %lld to %lld come to the same bits, compared after %lld of them: %d tensors\n", (long long)r->from + 1,
-               (long long)r->to, (long long)r->compared, r->tensors);
+        snprintf(line, sizeof line, "%.1024s: steps %lld to %lld come to the same bits, compared after %lld of them: %d tensor%s",
+                 folder, (long long)r->from + 1, (long long)r->to, (long long)r->compared, r->tensors,
+                 r->tensors == 1 ? "" : "s");
+        put_wrapped(line);
         return;
     }
+    char others[64], before[96];
+    if (r->differing > 1) snprintf(others, sizeof others, " and %d more of %d tensors differ", r->differing - 1, r->tensors);
+    else snprintf(others, sizeof others, " differs");
+    if (r->same_to > 0) snprintf(before, sizeof before, "after step %lld all were the same", (long long)r->same_to);
+    else snprintf(before, sizeof before, "it is the first that was compared, of those after step %lld", (long long)r->from);
+    snprintf(line, sizeof line, "%.1024s: after step %lld %s%s; %s", folder, (long long)r->step, r->tensor, others, before);
     printf("%sdiffers%s ", cli_paint(stdout, CLI_BOLD), cli_paint(stdout, CLI_PLAIN));
-    cli_put(stdout, folder);
-    printf(": after step %lld ", (long long)r->step);
-    cli_put(stdout, r->tensor);
-    if (r->differing > 1) printf(" and %d more of %d tensors", r->differing - 1, r->tensors);
-    printf(" differ%s; ", r->differing > 1 ? "" : "s");
-    if (r->same_to > 0)
-        printf("after step %lld all were the same\n", (long long)r->same_to);
-    else
-        printf("it is the first that was compared, of those after step %lld\n", (long long)r->from);
+    put_wrapped(line);
     if (!r->elsewhere)
         printf("        device, driver, threads and version are those of the run: its data or starting weights may have\n"
                "        changed, or something computes without order\n");

@@ -2,6 +2,8 @@
  * beside another device. Nets with one fault each, by hand; a reference whose results are changed on the way. */
 /* link: -Wl,--wrap=sw__ref_matmul,--wrap=sw__ref_custom,--wrap=sw__ref_batch_norm,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=free */
 #include "backend/ref/ref.h"
+#include "no_memory.h"
+#include "stripes.h"
 #include "swoop/swoop.h"
 #include <math.h>
 #include <setjmp.h>
@@ -55,62 +57,6 @@ sw_status __wrap_sw__ref_batch_norm(const sw__ref_call *c)
     return spoil(c, __real_sw__ref_batch_norm(c));
 }
 
-/* ---- memory that can run out --------------------------------------------------------------------------------------- */
-
-static long allocations_left = -1, live; /* -1: no limit; live: not freed yet */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t bytes);
-void *__real_aligned_alloc(size_t align, size_t bytes);
-void __real_free(void *p);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t bytes);
-void *__wrap_aligned_alloc(size_t align, size_t bytes);
-void __wrap_free(void *p);
-
-static void *counted(void *p)
-{
-    __atomic_fetch_add(&live, p != NULL, __ATOMIC_RELAXED);
-    return p;
-}
-
-static bool refused(void)
-{
-    if (allocations_left < 0) return false;
-    return allocations_left-- == 0 ? (allocations_left = 0, true) : false;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refused() ? NULL : counted(__real_malloc(bytes));
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refused() ? NULL : counted(__real_calloc(n, size));
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t bytes)
-{
-    return refused() ? NULL : counted(__real_aligned_alloc(align, bytes));
-}
-
-void *__wrap_realloc(void *p, size_t bytes)
-{
-    if (refused()) return NULL;
-    void *const q = __real_realloc(p, bytes);
-    if (p == NULL) counted(q);
-    return q;
-}
-
-void __wrap_free(void *p)
-{
-    __atomic_fetch_sub(&live, p != NULL, __ATOMIC_RELAXED);
-    __real_free(p);
-}
-
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
 static float x[N][1][6][6];
@@ -119,17 +65,7 @@ static int64_t y[N];
 /* Stripes whose place is the class; sorted: class by class. */
 static sw_dataset *stripes(bool sorted)
 {
-    for (int i = 0; i < N; i++) {
-        y[i] = sorted ? i * CLASSES / N : i % CLASSES;
-        for (int r = 0; r < 6; r++)
-            for (int c = 0; c < 6; c++)
-                x[i][0][r][c] = (float)((i * 31 + r * 17 + c * 7) % 23) / 23.0f + (r / 2 == y[i] ? 1.0f : 0.0f);
-    }
-    const sw_array ax = {.dtype = SW_F32, .rank = 4, .shape = {N, 1, 6, 6}, .data = x, .bytes = sizeof x};
-    const sw_array ay = {.dtype = SW_I64, .rank = 1, .shape = {N}, .data = y, .bytes = sizeof y};
-    sw_dataset *d = NULL;
-    OK(sw_dataset_from_memory(&ax, &ay, NULL, &d));
-    return d;
+    return make_stripes(x, y, N, CLASSES, sorted, 1);
 }
 
 /* ---- nets, each with its fault ----------------------------------------------------------------------------------- */
@@ -294,6 +230,13 @@ static void test_frozen_and_sorted(void **state)
     OK(look(&o, d, true, &all));
     assert_non_null(strstr(all.text, "are frozen for the first epochs"));
     assert_non_null(strstr(all.text, "all 16 labels of the first batch are class 0"));
+    static const sw_param_group slow[] = {{"fc1.*", .frozen = true}, {"fc2.*", .lr_scale = 0.5}}; /* which is not frozen */
+    o.optimizer = (sw_optimizer){.groups = slow, .n_groups = 2};
+    OK(look(&o, d, false, &all));
+    assert_non_null(strstr(all.text, "frozen: 2 of 4 parameters (296 of 323 values) are frozen for the first epochs: "));
+    o.freeze_epochs = 0;
+    OK(look(&o, d, false, &all));
+    assert_non_null(strstr(all.text, "frozen: 2 of 4 parameters (296 of 323 values) are frozen: "));
     sw_dataset_close(d);
 }
 

@@ -13,14 +13,35 @@
 #include <sys/ioctl.h>
 #include <time.h>
 
+/* The longest line in columns, escapes left out; each carriage return begins a line anew. */
+static int longest(const char *text, bool only_redrawn)
+{
+    int most = 0, now = 0;
+    bool redrawn = false;
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
+        if (*p == '\r' || *p == '\n') {
+            now = 0;
+            redrawn = p[0] == '\r' && p[1] != 033; /* what only takes the line away is followed by another */
+        } else if (*p == 033) {
+            while (*p != '\0' && *p != 'm' && *p != 'K') p++;
+            if (*p == '\0') break;
+        } else if ((*p & 0xc0) != 0x80 && (redrawn || !only_redrawn)) {
+            most = ++now > most ? now : most;
+        }
+    }
+    return most;
+}
+
 /* ---- help, usage, errors
  * --------------------------------------------------------------------------------------------- */
 
 static void test_help(void **state)
 {
     (void)state;
-    static const char *const commands[] = { "train", "eval", "predict", "devices", "verify" };
+    static const char *const commands[] = { "train",   "eval", "predict", "devices",
+                                            "plan",    "kernels", "tune", "verify" };
     must("--help");
+    assert_true(longest(out, false) <= 80);
     for (size_t i = 0; i < SW_COUNT(commands); i++) has(out, commands[i]);
     must("--version");
     has(out, sw_version());
@@ -34,7 +55,7 @@ static void test_help(void **state)
         has(out, "--json");
         has(out, "130 interrupted");
         assert_string_equal(err, "");
-        for (const char *p = out; *p != '\0'; p += strcspn(p, "\n") + 1) assert_true(strcspn(p, "\n") <= 80);
+        assert_true(longest(out, false) <= 80);
         char *const first = sw__strdup(out);
         snprintf(other, sizeof other, "help %s", commands[i]);
         must(other);
@@ -281,6 +302,25 @@ static void test_train_json(void **state)
     must("train " MLP "--epochs 2 --name json -q --json"); /* the result alone, and the same again */
     assert_int_equal(count(out, "\n"), 1);
     json_decref(json_lines(out, "result"));
+}
+
+/* --profile: on the terminal's side a table within 100 columns, with --json one more object; both are files of the run. */
+static void test_train_profile(void **state)
+{
+    (void)state;
+    must("train " MLP "--steps 8 --name prof --profile 5");
+    has(out, "% of the time not in kernels");
+    has(out, "peak, measured:");
+    has(out, "all launches");
+    has(out, "runs/prof/profile.txt");
+    assert_true(there("runs/prof/profile.txt") && there("runs/prof/profile.json") && there("runs/prof/trace.json"));
+    must("train " MLP "--steps 8 --name prof-json --profile 5 --json");
+    json_t *const profile = json_lines(out, "profile"), *const result = json_lines(out, "result");
+    assert_true(number(profile, "kernel_seconds") > 0);
+    assert_true(number(json_object_get(profile, "peak"), "bandwidth") > 0);
+    assert_true(json_array_size(json_object_get(profile, "launches")) > 0);
+    json_decref(profile);
+    json_decref(result);
 }
 
 static void test_run_file(void **state)
@@ -788,25 +828,6 @@ static int on_terminal(const char *arguments, unsigned short columns)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The longest line in columns, escapes left out; each carriage return begins a line anew. */
-static int longest(const char *text, bool only_redrawn)
-{
-    int most = 0, now = 0;
-    bool redrawn = false;
-    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
-        if (*p == '\r' || *p == '\n') {
-            now = 0;
-            redrawn = p[0] == '\r' && p[1] != 033; /* what only takes the line away is followed by another */
-        } else if (*p == 033) {
-            while (*p != '\0' && *p != 'm' && *p != 'K') p++;
-            if (*p == '\0') break;
-        } else if ((*p & 0xc0) != 0x80 && (redrawn || !only_redrawn)) {
-            most = ++now > most ? now : most;
-        }
-    }
-    return most;
-}
-
 /* A GPU's first compile is announced: on a terminal in passing, elsewhere with -v; and no second time. */
 static void test_compiling(void **state)
 {
@@ -859,6 +880,10 @@ static void test_terminal(void **state)
     }
     assert_int_equal(on_terminal("devices --all", 80), 0);
     assert_true(longest(out, false) <= 80);
+    assert_int_equal(on_terminal("plan --model resnet8 --shape 3x32x32 --num-classes 10 --batch-size 64 --memory 30M "
+                                 "--device cpu", 80), 0);
+    has(out, "fullest at launch ");
+    assert_true(longest(out, false) <= 80);
     assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
     assert_int_equal(on_terminal("train --model mlp:64 --data digits --device ref --epochs 2 --name screen", 80), 0);
     has_not(out, "\033[1m");
@@ -882,7 +907,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_help),         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_bad_run_file), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json),
+        cmocka_unit_test(test_train),        cmocka_unit_test(test_train_json), cmocka_unit_test(test_train_profile),
         cmocka_unit_test(test_run_file),     cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_second_signal_kills),
         cmocka_unit_test(test_kernels), cmocka_unit_test(test_tf32), cmocka_unit_test(test_half),        cmocka_unit_test(test_eval),

@@ -4,6 +4,7 @@
 /* double: SWOOP_TEST_DEVICE=cuda:0 */
 #include "backend/null/null.h"
 #include "custom_ops.h"
+#include "no_memory.h"
 
 #include <setjmp.h>
 #include <cmocka.h>
@@ -13,62 +14,6 @@
 #define GOOD(call) do { if ((call) != SW_OK) fail_msg("%s: %s", #call, sw_error()); } while (0)
 #define says(text) do { if (!strstr(sw_error(), text)) fail_msg("\"%s\" is not in: %s", text, sw_error()); } while (0)
 #define BAD(call, status, text) do { assert_int_equal(call, status); says(text); } while (0)
-
-/* ---- memory that can run out ------------------------------------------------------------------------------------- */
-
-static long allocations_left = -1, live; /* -1: no limit; live: not freed yet */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t bytes);
-void *__real_aligned_alloc(size_t align, size_t bytes);
-void __real_free(void *p);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t bytes);
-void *__wrap_aligned_alloc(size_t align, size_t bytes);
-void __wrap_free(void *p);
-
-static void *counted(void *p)
-{
-    __atomic_fetch_add(&live, p != NULL, __ATOMIC_RELAXED);
-    return p;
-}
-
-static bool refused(void)
-{
-    if (allocations_left < 0) return false;
-    return allocations_left-- == 0 ? (allocations_left = 0, true) : false;
-}
-
-void *__wrap_malloc(size_t bytes)
-{
-    return refused() ? NULL : counted(__real_malloc(bytes));
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return refused() ? NULL : counted(__real_calloc(n, size));
-}
-
-void *__wrap_aligned_alloc(size_t align, size_t bytes)
-{
-    return refused() ? NULL : counted(__real_aligned_alloc(align, bytes));
-}
-
-void *__wrap_realloc(void *p, size_t bytes)
-{
-    if (refused()) return NULL;
-    void *const q = __real_realloc(p, bytes);
-    if (p == NULL) counted(q);
-    return q;
-}
-
-void __wrap_free(void *p)
-{
-    __atomic_fetch_sub(&live, p != NULL, __ATOMIC_RELAXED);
-    __real_free(p);
-}
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 

@@ -4,18 +4,9 @@
  * on first gradients (of each tensor's norm), final values within 1e-4 of each tensor's largest value; a GPU the same, and two runs give the same bits. */
 /* timeout: 300 */
 /* double: SWOOP_TEST_DEVICE=cuda:0 */
-#include "golden_nets.h"
+#include "golden_replay.h"
 #include "graph/graph.h"
-#include "swoop/swoop.h"
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
-#include <cmocka.h>
-
-#define STEPS 20
 
 typedef struct golden_case {
     const golden_net *net;
@@ -25,30 +16,11 @@ typedef struct golden_case {
     double *losses;      /* where they are wanted */
 } golden_case;
 
-static void ok(sw_status st)
-{
-    if (st != SW_OK) fail_msg("%s: %s", sw_status_name(st), sw_error());
-}
-
-static const sw_array *tensor(const sw_safetensors *f, const char *prefix, const char *name)
-{
-    char full[256];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    const sw_safetensors_info *i = sw_safetensors_find(f, full);
-    if (!i) fail_msg("no tensor %s", full);
-    return &i->array;
-}
-
 /* The training graph, or (grads) one that outputs the gradient of every parameter under its name. */
 static sw_graph *build(const golden_case *c, const sw_safetensors *f, bool grads)
 {
-    sw_graph *g = NULL;
-    ok(sw_graph_new(&g));
-    const sw_array *x = tensor(f, "", "x"), *y = tensor(f, "", "y");
-    const sw_t in = sw_input(g, "x", x->dtype, x->rank - 1, x->shape + 1);
-    const sw_t answer = sw_input(g, "y", y->dtype, y->rank - 1, y->shape + 1);
-    const sw_t loss = sw_output(c->net->loss(sw_model_build(c->net->model, in, c->net->outputs), answer), "loss");
-    ok(sw_graph_status(g));
+    sw_graph *g = build_loss(c->net, f);
+    const sw_t loss = sw_graph_output(g, "loss");
     if (!grads) {
         ok(sw_optimizer_apply(&c->net->optimizer, loss, NULL, 0));
         return g;
@@ -62,43 +34,6 @@ static sw_graph *build(const golden_case *c, const sw_safetensors *f, bool grads
     return g;
 }
 
-static void load_init(sw_params *p, const sw_safetensors *f)
-{
-    for (int i = 0; i < sw_params_count(p); i++) {
-        sw_var_info v;
-        ok(sw_params_info(p, i, &v));
-        if (v.kind == SW_VAR_STATE) continue;
-        const sw_array *a = tensor(f, "init.", v.name);
-        ok(sw_params_set(p, i, a->dtype, a->data, v.elements));
-    }
-}
-
-static void set_batch(sw_program *p, const sw_safetensors *f, int step)
-{
-    const sw_array *x = tensor(f, "", "x"), *y = tensor(f, "", "y");
-    const int64_t nx = sw_array_count(x) / STEPS, ny = sw_array_count(y) / STEPS;
-    const size_t bx = (size_t)nx * sw_dtype_size(x->dtype), by = (size_t)ny * sw_dtype_size(y->dtype);
-    ok(sw_program_set(p, sw_program_input(p, "x"), x->dtype, (const char *)x->data + (size_t)step * bx, nx));
-    ok(sw_program_set(p, sw_program_input(p, "y"), y->dtype, (const char *)y->data + (size_t)step * by, ny));
-}
-
-static void set_scalar(sw_program *p, const char *name, double v)
-{
-    const int i = sw_program_input(p, name);
-    if (i >= 0) ok(sw_program_set(p, i, SW_F64, &v, 1));
-}
-
-/* Largest |a - b| relative to the norm of b. */
-static double distance_of_norm(const double *a, const float *b, int64_t n)
-{
-    double norm = 0, most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        norm += (double)b[i] * (double)b[i];
-        most = fmax(most, fabs(a[i] - (double)b[i]));
-    }
-    return most / fmax(sqrt(norm), 1e-30);
-}
-
 static double distance_of_largest(const double *a, const float *b, int64_t n)
 {
     double largest = 1e-30, most = 0;
@@ -107,30 +42,6 @@ static double distance_of_largest(const double *a, const float *b, int64_t n)
         most = fmax(most, fabs(a[i] - (double)b[i]));
     }
     return most / largest;
-}
-
-static void check_gradients(const golden_case *c, sw_device *d, sw_params *params, const sw_safetensors *f)
-{
-    sw_graph *g = build(c, f, true);
-    sw_program *p = NULL;
-    ok(sw_compile(g, d, &(sw_compile_options){.params = params}, &p));
-    sw_graph_free(g);
-    set_batch(p, f, 0);
-    ok(sw_program_run(p));
-    double worst = 0;
-    for (int i = 0;; i++) {
-        sw_var_info v;
-        if (sw_program_output_info(p, i, &v) != SW_OK) break;
-        if (strcmp(v.name, "loss") == 0) continue;
-        double *grad = malloc((size_t)v.elements * sizeof *grad);
-        ok(sw_program_get(p, i, SW_F64, grad, v.elements));
-        const double e = distance_of_norm(grad, tensor(f, "grad0.", v.name)->data, v.elements);
-        if (e > c->grad_bound) fail_msg("%s on %s: gradient of %s is %g off", c->net->file, c->device, v.name, e);
-        worst = fmax(worst, e);
-        free(grad);
-    }
-    print_message("%s on %s: first gradients within %.2g\n", c->net->file, c->device, worst);
-    sw_program_free(p);
 }
 
 static void check_final(const golden_case *c, sw_params *params, const sw_safetensors *f)
@@ -157,43 +68,24 @@ static void check_final(const golden_case *c, sw_params *params, const sw_safete
 
 static void replay(const golden_case *c)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/golden/%s.safetensors", SWOOP_TEST_DATA, c->net->file);
-    sw_safetensors *f = NULL;
-    sw_device *d = NULL;
-    sw_params *params = NULL;
-    sw_program *p = NULL;
-    ok(sw_safetensors_open(path, &f));
-    ok(sw_device_open(c->device, NULL, &d));
-    sw_graph *g = build(c, f, false);
-    ok(sw_params_new(d, g, 0, &params));
-    ok(sw_compile(g, d, &(sw_compile_options){.params = params}, &p));
-    sw_graph_free(g);
-    load_init(params, f);
-    check_gradients(c, d, params, f);
-    const double *want = tensor(f, "", "loss64")->data, *rates = tensor(f, "", "lr")->data;
+    char what[80];
+    snprintf(what, sizeof what, "%s on %s", c->net->file, c->device);
+    golden_run r = {.f = open_golden(c->net->file)};
+    ok(sw_device_open(c->device, NULL, &r.d));
+    start_run(&r, build(c, r.f, false));
+    check_gradients_of(&r, build(c, r.f, true), 1e-30, c->grad_bound, what);
+    const double *want = tensor(r.f, "", "loss64")->data;
     double worst = 0;
     for (int s = 0; s < STEPS; s++) {
-        double lr, bias1, bias2, loss;
-        sw_optimizer_scalars(&c->net->optimizer, s, rates[s], &lr, &bias1, &bias2);
-        set_batch(p, f, s);
-        set_scalar(p, SW_INPUT_LR, lr);
-        set_scalar(p, SW_INPUT_BIAS1, bias1);
-        set_scalar(p, SW_INPUT_BIAS2, bias2);
-        ok(sw_program_run(p));
-        ok(sw_program_get(p, sw_program_output(p, "loss"), SW_F64, &loss, 1));
-        const double e = fabs(loss - want[s]) / fabs(want[s]);
+        const double loss = run_step(&r, c->net, s), e = fabs(loss - want[s]) / fabs(want[s]);
         if (c->losses) c->losses[s] = loss;
         if (!(e <= (s == 0 ? c->first_bound : c->loss_bound)))
-            fail_msg("%s on %s: step %d: loss %.12g, not %.12g (%g)", c->net->file, c->device, s, loss, want[s], e);
+            fail_msg("%s: step %d: loss %.12g, not %.12g (%g)", what, s, loss, want[s], e);
         worst = fmax(worst, e);
     }
-    print_message("%s on %s: losses within %.2g\n", c->net->file, c->device, worst);
-    check_final(c, params, f);
-    sw_program_free(p);
-    sw_params_free(params);
-    sw_device_close(d);
-    sw_safetensors_close(f);
+    print_message("%s: losses within %.2g\n", what, worst);
+    check_final(c, r.params, r.f);
+    end_run(&r);
 }
 
 #define REF 1e-9, 1e-6, 1e-6, 1e-9, NULL /* gradients and final values are stored in f32 */
@@ -247,9 +139,7 @@ static void replay_by_command(const char *name)
     snprintf(command, sizeof command, "cd '%s/golden' && '%s' train %s.yaml --device cpu --project '%s' -q", SWOOP_TEST_DATA,
              SWOOP_COMMAND, name, folder);
     assert_int_equal(system(command), 0);
-    sw_safetensors *f = NULL, *last = NULL;
-    snprintf(path, sizeof path, "%s/golden/%s.safetensors", SWOOP_TEST_DATA, name);
-    ok(sw_safetensors_open(path, &f));
+    sw_safetensors *const f = open_golden(name), *last = NULL;
     const double *want = tensor(f, "", "loss64")->data;
     snprintf(path, sizeof path, "%s/train/log.txt", folder);
     FILE *log = fopen(path, "r");

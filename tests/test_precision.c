@@ -3,24 +3,11 @@
  * opencl:0, or on SWOOP_TEST_DEVICE alone. */
 /* timeout: 120 */
 /* double: SWOOP_TEST_DEVICE=cuda:0 */
-#include "golden_nets.h"
+#include "golden_replay.h"
 #include "graph/graph.h"
 #include "pass/pass.h"
-#include "swoop/swoop.h"
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "stripes.h"
 #include <unistd.h>
-#include <cmocka.h>
-
-#define STEPS 20
-
-static void ok(sw_status st)
-{
-    if (st != SW_OK) fail_msg("%s: %s", sw_status_name(st), sw_error());
-}
 
 /* ---- the table ------------------------------------------------------------------------------------------------------- */
 
@@ -131,32 +118,28 @@ static void test_gradient_types(void **state)
 
 /* ---- golden runs ------------------------------------------------------------------------------------------------------ */
 
-static const sw_array *tensor(const sw_safetensors *f, const char *prefix, const char *name)
-{
-    char full[256];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    const sw_safetensors_info *i = sw_safetensors_find(f, full);
-    if (!i) fail_msg("no tensor %s", full);
-    return &i->array;
-}
-
 /* Half of a unit in the last place is 2^-9 in bf16, 2^-12 in f16: losses follow within 16 of them on the first step, and
- * trajectories part slowly. Gradients of the first step: relative to each tensor's norm; a relu that
- * flips counts whole, and group norm is made of ops that round between kernels. */
+ * trajectories part slowly. Gradients of the first step: relative to each tensor's norm; a relu that flips counts whole. */
 static const struct { sw_dtype type; double first, rest, grad; } halves[] = {
-    {SW_BF16, 0.02, 0.06, 0.3},
-    {SW_F16, 0.004, 0.04, 0.3},
+    {SW_BF16, 0.02, 0.06, 0.25},
+    {SW_F16, 0.004, 0.04, 0.1},
 };
+
+/* Networks whose gradients are further off, and by how much. */
+static const struct { const char *file; double grad; } further[] = {
+    {"unet", 0.3}, /* group norm is made of ops that round between kernels */
+};
+
+static double gradient_bound(const golden_net *net, int h)
+{
+    for (size_t i = 0; i < SW_COUNT(further); i++)
+        if (strcmp(further[i].file, net->file) == 0) return further[i].grad;
+    return halves[h].grad;
+}
 
 static sw_graph *build(const golden_net *net, const sw_safetensors *f, sw_dtype half, bool grads)
 {
-    sw_graph *g = NULL, *mixed = NULL;
-    ok(sw_graph_new(&g));
-    const sw_array *x = tensor(f, "", "x"), *y = tensor(f, "", "y");
-    const sw_t in = sw_input(g, "x", x->dtype, x->rank - 1, x->shape + 1);
-    const sw_t answer = sw_input(g, "y", y->dtype, y->rank - 1, y->shape + 1);
-    sw_output(net->loss(sw_model_build(net->model, in, net->outputs), answer), "loss");
-    ok(sw_graph_status(g));
+    sw_graph *const g = build_loss(net, f), *mixed = NULL;
     ok(sw_graph_autocast(g, half, &mixed));
     sw_graph_free(g);
     const sw_t loss = sw_graph_output(mixed, "loss");
@@ -177,114 +160,32 @@ static sw_graph *build(const golden_net *net, const sw_safetensors *f, sw_dtype 
     return mixed;
 }
 
-static void load_init(sw_params *p, const sw_safetensors *f)
-{
-    for (int i = 0; i < sw_params_count(p); i++) {
-        sw_var_info v;
-        ok(sw_params_info(p, i, &v));
-        if (v.kind == SW_VAR_STATE) continue;
-        const sw_array *a = tensor(f, "init.", v.name);
-        ok(sw_params_set(p, i, a->dtype, a->data, v.elements));
-    }
-}
-
-static void set_batch(sw_program *p, const sw_safetensors *f, int step)
-{
-    const sw_array *x = tensor(f, "", "x"), *y = tensor(f, "", "y");
-    const int64_t nx = sw_array_count(x) / STEPS, ny = sw_array_count(y) / STEPS;
-    const size_t bx = (size_t)nx * sw_dtype_size(x->dtype), by = (size_t)ny * sw_dtype_size(y->dtype);
-    ok(sw_program_set(p, sw_program_input(p, "x"), x->dtype, (const char *)x->data + (size_t)step * bx, nx));
-    ok(sw_program_set(p, sw_program_input(p, "y"), y->dtype, (const char *)y->data + (size_t)step * by, ny));
-}
-
-static void set_scalar(sw_program *p, const char *name, double v)
-{
-    const int i = sw_program_input(p, name);
-    if (i >= 0) ok(sw_program_set(p, i, SW_F64, &v, 1));
-}
-
-static double get_scalar(sw_program *p, const char *name)
-{
-    double v = NAN;
-    ok(sw_program_get(p, sw_program_output(p, name), SW_F64, &v, 1));
-    return v;
-}
-
-static void check_gradients(const golden_net *net, int h, sw_device *d, sw_params *params, const sw_safetensors *f)
-{
-    sw_graph *g = build(net, f, halves[h].type, true);
-    sw_program *p = NULL;
-    ok(sw_compile(g, d, &(sw_compile_options){.params = params}, &p));
-    sw_graph_free(g);
-    set_batch(p, f, 0);
-    ok(sw_program_run(p));
-    double worst = 0;
-    for (int i = 0;; i++) {
-        sw_var_info v;
-        if (sw_program_output_info(p, i, &v) != SW_OK) break;
-        if (strcmp(v.name, "loss") == 0) continue;
-        double *grad = malloc((size_t)v.elements * sizeof *grad), norm = 0, off = 0;
-        ok(sw_program_get(p, i, SW_F64, grad, v.elements));
-        const float *const want = tensor(f, "grad0.", v.name)->data;
-        for (int64_t k = 0; k < v.elements; k++) {
-            norm += (double)want[k] * (double)want[k];
-            off = fmax(off, fabs(grad[k] - (double)want[k]));
-        }
-        off /= fmax(sqrt(norm), 1e-3);
-        if (!(off <= halves[h].grad))
-            fail_msg("%s in %s: gradient of %s is %g off", net->file, sw_dtype_name(halves[h].type), v.name, off);
-        worst = fmax(worst, off);
-        free(grad);
-    }
-    print_message("%s in %s: first gradients within %.2g\n", net->file, sw_dtype_name(halves[h].type), worst);
-    sw_program_free(p);
-}
-
 /* Twenty steps; one that overflows f16 is done again with the smaller scale, as nothing else has changed. */
 static void replay(const golden_net *net, int h, const char *device)
 {
-    char path[512];
-    snprintf(path, sizeof path, "%s/golden/%s.safetensors", SWOOP_TEST_DATA, net->file);
-    sw_safetensors *f = NULL;
-    sw_device *d = NULL;
-    sw_params *params = NULL;
-    sw_program *p = NULL;
-    ok(sw_safetensors_open(path, &f));
-    ok(sw_device_open(device, NULL, &d));
-    sw_graph *g = build(net, f, halves[h].type, false);
-    ok(sw_params_new(d, g, 0, &params));
-    ok(sw_compile(g, d, &(sw_compile_options){.params = params}, &p));
-    sw_graph_free(g);
-    load_init(params, f);
-    if (strcmp(device, "cpu") == 0) check_gradients(net, h, d, params, f);
-    const double *want = tensor(f, "", "loss64")->data, *rates = tensor(f, "", "lr")->data;
+    char what[80];
+    snprintf(what, sizeof what, "%s in %s on %s", net->file, sw_dtype_name(halves[h].type), device);
+    golden_run r = {.f = open_golden(net->file)};
+    ok(sw_device_open(device, NULL, &r.d));
+    start_run(&r, build(net, r.f, halves[h].type, false));
+    if (strcmp(device, "cpu") == 0)
+        check_gradients_of(&r, build(net, r.f, halves[h].type, true), 1e-3, gradient_bound(net, h), what);
+    const double *want = tensor(r.f, "", "loss64")->data;
     double worst = 0;
     int again = 0;
     for (int s = 0; s < STEPS; s++) {
-        double lr, bias1, bias2;
-        sw_optimizer_scalars(&net->optimizer, s, rates[s], &lr, &bias1, &bias2);
-        set_batch(p, f, s);
-        set_scalar(p, SW_INPUT_LR, lr);
-        set_scalar(p, SW_INPUT_BIAS1, bias1);
-        set_scalar(p, SW_INPUT_BIAS2, bias2);
-        ok(sw_program_run(p));
-        const double loss = get_scalar(p, "loss"), e = fabs(loss - want[s]) / fabs(want[s]);
-        if (halves[h].type == SW_F16 && get_scalar(p, SW_OUTPUT_FINITE) == 0) {
+        const double loss = run_step(&r, net, s), e = fabs(loss - want[s]) / fabs(want[s]);
+        if (halves[h].type == SW_F16 && get_scalar(r.p, SW_OUTPUT_FINITE) == 0) {
             assert_true(++again < 12);
             s--;
             continue;
         }
         if (!(e <= (s == 0 ? halves[h].first : halves[h].rest)))
-            fail_msg("%s in %s on %s: step %d: loss %.9g, not %.9g (%g)", net->file, sw_dtype_name(halves[h].type), device,
-                     s, loss, want[s], e);
+            fail_msg("%s: step %d: loss %.9g, not %.9g (%g)", what, s, loss, want[s], e);
         worst = fmax(worst, e);
     }
-    print_message("%s in %s on %s: losses within %.2g, %d overflows\n", net->file, sw_dtype_name(halves[h].type), device,
-                  worst, again);
-    sw_program_free(p);
-    sw_params_free(params);
-    sw_device_close(d);
-    sw_safetensors_close(f);
+    print_message("%s: losses within %.2g, %d overflows\n", what, worst, again);
+    end_run(&r);
 }
 
 static const char *const *devices(void)
@@ -403,17 +304,7 @@ static int64_t labels[SAMPLES];
 
 static sw_dataset *stripes(void)
 {
-    for (int i = 0; i < SAMPLES; i++) {
-        labels[i] = i % CLASSES;
-        for (int r = 0; r < 6; r++)
-            for (int c = 0; c < 6; c++)
-                pixels[i][0][r][c] = (float)((i * 31 + r * 17 + c * 7) % 23) / 46.0f + (r / 2 == labels[i] ? 1.0f : 0.0f);
-    }
-    const sw_array x = {.dtype = SW_F32, .rank = 4, .shape = {SAMPLES, 1, 6, 6}, .data = pixels, .bytes = sizeof pixels};
-    const sw_array y = {.dtype = SW_I64, .rank = 1, .shape = {SAMPLES}, .data = labels, .bytes = sizeof labels};
-    sw_dataset *d = NULL;
-    ok(sw_dataset_from_memory(&x, &y, NULL, &d));
-    return d;
+    return make_stripes(pixels, labels, SAMPLES, CLASSES, false, 0.5f);
 }
 
 static sw_t net(sw_t x)

@@ -1,5 +1,6 @@
 /* test_text.c: text files as data sets (src/data/text.c), tokens in arrays, and training on sequences that have a class for
  * each position. */
+#include "io/json.h"
 #include "io_test.h"
 #include "swoop/swoop.h"
 #include <math.h>
@@ -12,6 +13,33 @@ static const char *write_text(const char *name, const char *content, size_t n)
     assert_int_equal(fwrite(content, 1, n, f), n);
     assert_int_equal(fclose(f), 0);
     return path;
+}
+
+/* The first and last of each length; what RFC 3629 forbids: overlong forms, surrogates, more than U+10FFFF, cut ones. */
+static void decoding(void **state)
+{
+    (void)state;
+    static const struct { const char *s; size_t n; uint32_t code; } good[] = {
+        { "\0", 1, 0 },          { "\x7f", 1, 0x7f },          { "\xc2\x80", 2, 0x80 },           { "\xdf\xbf", 2, 0x7ff },
+        { "\xe0\xa0\x80", 3, 0x800 }, { "\xed\x9f\xbf", 3, 0xd7ff }, { "\xee\x80\x80", 3, 0xe000 },
+        { "\xef\xbf\xbf", 3, 0xffff }, { "\xf0\x90\x80\x80", 4, 0x10000 }, { "\xf4\x8f\xbf\xbf", 4, 0x10ffff },
+    };
+    static const char *const bad[] = { "\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2", "\xc2\xc2", "\xe0\x9f\xbf",
+                                       "\xed\xa0\x80", "\xe2\x82", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                                       "\xf5\x80\x80\x80", "\xff" };
+    uint32_t code = 0;
+    for (size_t i = 0; i < SW_COUNT(good); i++) {
+        assert_int_equal(sw__utf8_decode(good[i].s, good[i].n + 1, &code), good[i].n);
+        assert_int_equal(code, good[i].code);
+        if (good[i].n > 1) assert_int_equal(sw__utf8_decode(good[i].s, good[i].n - 1, &code), 0);
+    }
+    for (size_t i = 0; i < SW_COUNT(bad); i++) assert_int_equal(sw__utf8_decode(bad[i], strlen(bad[i]), &code), 0);
+    assert_int_equal(sw__utf8_decode("", 0, &code), 0);
+    assert_int_equal(sw__utf8_check("a\xc3\xa4\xff", 4), 3);
+    sw__text t = { 0 };
+    sw__json_string(&t, "\xffzu\xc3\xa4\xe2\"\x01\xc2\x80\xed\xa0"); /* what is none goes through */
+    assert_string_equal(t.s, "\"\xffzu\xc3\xa4\xe2\\\"\\u0001\\u0080\xed\xa0\"");
+    sw__text_free(&t);
 }
 
 static void characters(void **state)
@@ -177,7 +205,7 @@ static void learns(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(characters), cmocka_unit_test(many_characters),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(decoding), cmocka_unit_test(characters), cmocka_unit_test(many_characters),
                                         cmocka_unit_test(refusals),   cmocka_unit_test(split),
                                         cmocka_unit_test(arrays),     cmocka_unit_test(learns) };
     return cmocka_run_group_tests_name("text", tests, make_scratch, remove_scratch);

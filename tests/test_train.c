@@ -1,5 +1,6 @@
 /* test_train.c: the trainer from C: learning, determinism, resuming to the bit, NaN, early stop, what it refuses.
  * Small in-memory data; PyTorch's trajectories are test_golden.c's. */
+#include "stripes.h"
 #include "swoop/swoop.h"
 #include <math.h>
 #include <setjmp.h>
@@ -34,17 +35,7 @@ static void refuses(sw_status have, sw_status want, const char *part)
 /* Bright stripes whose place is the class. */
 static sw_dataset *stripes(void)
 {
-    for (int i = 0; i < N; i++) {
-        labels[i] = i % CLASSES;
-        for (int r = 0; r < 6; r++)
-            for (int c = 0; c < 6; c++)
-                pixels[i][0][r][c] = (float)((i * 31 + r * 17 + c * 7) % 23) / 46.0f + (r / 2 == labels[i] ? 1.0f : 0.0f);
-    }
-    const sw_array x = {.dtype = SW_F32, .rank = 4, .shape = {N, 1, 6, 6}, .data = pixels, .bytes = sizeof pixels};
-    const sw_array y = {.dtype = SW_I64, .rank = 1, .shape = {N}, .data = labels, .bytes = sizeof labels};
-    sw_dataset *d = NULL;
-    ok(sw_dataset_from_memory(&x, &y, NULL, &d));
-    return d;
+    return make_stripes(pixels, labels, N, CLASSES, false, 0.5f);
 }
 
 static sw_t dropout_net(sw_t x)

@@ -62,6 +62,17 @@ SW_API sw_status sw_device_open(const char *id, const sw_device_options *o, sw_d
 SW_API void sw_device_close(sw_device *d);
 SW_API const sw_device_properties *sw_device_info(const sw_device *d);
 
+/* The most that a device can do, measured by loops made for that: what a kernel's share of is told by profiles. */
+typedef struct sw_device_peak {
+    double flops;     /* operations a second: f32, a multiply-add is two */
+    double bandwidth; /* bytes a second, read and written, of a = b + s c over arrays larger than the caches */
+    int threads;
+    char how[96];     /* "f32 multiply-adds (avx512), triad of 3 x 32 MiB" */
+} sw_device_peak;
+/* Measured at the first call (cpu: 0.1 to 0.3 s, on the device's threads; the device must not be at work), remembered
+ * afterwards. SW_ERR_UNSUPPORTED: this kind of device has no such loops; SW_ERR_MEMORY: no room for the arrays. */
+SW_API sw_status sw_device_measure(sw_device *d, sw_device_peak *out);
+
 /* What a trial found for a product or convolution: between swoop's kernels, and the library's where there are any; on CUDA
  * between cuBLASLt's algorithms for a product. */
 typedef struct sw_tuned {
@@ -224,8 +235,11 @@ SW_API sw_status sw_program_output_info(const sw_program *p, int output, sw_var_
  * of an index out of range in the data (SW_ERR_DATA). */
 SW_API sw_status sw_program_run(sw_program *p);
 
-/* Per launch since the program was compiled with .profile, and per input that was set (what it took until it was on the
- * device): a table, or Chrome/Perfetto JSON (ui.perfetto.dev).
+/* Per launch since the program was compiled with .profile, the slowest first: time, share, calls, GFLOP/s, GB/s and the share of
+ * the device's measured peak (sw_device_measure, which this calls; left out where there is none); the total; per input that
+ * was set what it took until it was on the device; and the time between launches. Operations and bytes are the plan's: a
+ * multiply-add is two, a tensor counts once however often it is read. A table of 100 columns, JSON, or Chrome/Perfetto's JSON
+ * of the last runs (ui.perfetto.dev).
  * The string is the caller's: sw_string_free. */
 typedef enum sw_profile_format { SW_PROFILE_TABLE = 0, SW_PROFILE_JSON, SW_PROFILE_TRACE } sw_profile_format;
 SW_API sw_status sw_program_profile(const sw_program *p, sw_profile_format format, char **out);

@@ -98,6 +98,8 @@ SW_API sw_status sw_safetensors_write(const char *path, const sw_named_array *te
  * the list. */
 SW_API sw_t sw_model_layers(const char *json, sw_t x, int64_t outputs);
 #define SW_LAYERS_PREFIX "layers:"
+/* The list in such a model's name, or NULL: it is another model's. */
+SW_API const char *sw_model_layers_of(const char *model);
 
 #ifdef __cplusplus
 }

@@ -46,6 +46,8 @@ typedef struct sw__backend {
     sw_status (*fill)(void *dev, void *buffer, size_t offset, size_t bytes, uint8_t byte);
     sw_status (*sync)(void *dev);
     void *(*host_pointer)(void *buffer); /* NULL where the host cannot address device memory */
+    /* the most that the device can do, for sw_device_measure; *out is zero. NULL: nobody measures it */
+    sw_status (*peak)(void *dev, sw_device_peak *out);
     /* told of all whole ops of a program, and the arithmetic of each, before the first of them is planned: which way to do
      * them may be found out by trial. measure: now is the time for that, no training is under way. NULL: there is one way.
      * tuned: what trials have measured, for sw_device_tuned; the caller frees it also after a failure */
@@ -63,6 +65,8 @@ typedef struct sw__backend {
     sw_status (*op_exec)(void *dev, void *plan, const sw__bind *bind);
     /* what a planned op does inside, for profiles: "brgemm:avx512_core, 1 reorder"; never NULL */
     const char *(*op_note)(void *plan);
+    /* whether a planned op on f16 or bf16 computes on f32 copies, since the device has none for the type. NULL: none does */
+    bool (*op_on_copies)(void *plan);
     /* kernel_launch or op_exec (the device's own clock: *seconds of work, without what launching costs), waiting for it.
      * NULL: whoever measures takes the host's clock */
     sw_status (*run_timed)(void *dev, bool is_op, void *built, const sw__bind *bind, double *seconds);

@@ -1,6 +1,7 @@
 /* text.c: a text file as a data set for networks that predict what comes next: characters or bytes are tokens, a sample is
  * `sequence` of them, its labels the same moved by one. Beside open.c; samples are cut out as they are asked for. */
 #include "data/storage.h"
+#include "io/json.h"
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -41,20 +42,9 @@ static sw_status get(void *context, int64_t index, void *x, void *y)
 
 /* ---- characters ---------------------------------------------------------------------------------------------------- */
 
-/* One UTF-8 character at s (of `left` bytes); its length, or 0 if it is none. */
-static size_t decode(const uint8_t *s, size_t left, uint32_t *code)
+static size_t decode_at(const text *t, int64_t i, uint32_t *code)
 {
-    static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
-    const size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
-    if (n == 0 || n > left) return 0;
-    uint32_t c = n == 1 ? s[0] : s[0] & (0x7fu >> n);
-    for (size_t i = 1; i < n; i++) {
-        if (s[i] >> 6 != 2) return 0;
-        c = c << 6 | (s[i] & 0x3f);
-    }
-    if (c < least[n] || c >= CODE_POINTS || (c >= 0xd800 && c < 0xe000)) return 0;
-    *code = c;
-    return n;
+    return sw__utf8_decode((const char *)t->bytes + i, (size_t)(t->n - i), code);
 }
 
 static void encode(uint32_t c, char out[5])
@@ -71,7 +61,7 @@ static sw_status number_characters(const char *path, const text *t, uint32_t *nu
 {
     uint32_t code = 0;
     for (int64_t i = 0; i < t->n;) {
-        const size_t n = decode(t->bytes + i, (size_t)(t->n - i), &code);
+        const size_t n = decode_at(t, i, &code);
         if (n == 0)
             return sw__bad_byte(path, (uint64_t)i, "no UTF-8 character begins with 0x%02x here: is this text? format bytes "
                                 "takes any file", t->bytes[i]);
@@ -91,7 +81,7 @@ static sw_status number_given(const sw_dataset_options *o, uint32_t *numbered)
         const char *const s = o->vocabulary[c];
         uint32_t code = 0;
         const size_t len = s != NULL ? strlen(s) : 0;
-        const size_t n = s == NULL ? 0 : decode((const uint8_t *)s, SW_MAX(len, (size_t)1), &code);
+        const size_t n = s == NULL ? 0 : sw__utf8_decode(s, SW_MAX(len, (size_t)1), &code);
         if (n == 0 || n != SW_MAX(len, (size_t)1))
             return sw__fail(SW_ERR_ARGUMENT, "vocabulary: entry %" PRId64 " is not one character", c);
         numbered[code] = (uint32_t)c + 1;
@@ -107,7 +97,7 @@ static sw_status tokenize(const char *path, text *t, const uint32_t *numbered, i
         return sw__no_memory((size_t)t->n * sizeof *t->wide, "a text's characters");
     for (int64_t i = 0; i < t->n; n++) {
         uint32_t code = 0;
-        const size_t length = decode(t->bytes + i, (size_t)(t->n - i), &code);
+        const size_t length = decode_at(t, i, &code);
         if (length == 0) return sw__bad_byte(path, (uint64_t)i, "no UTF-8 character begins with 0x%02x here", t->bytes[i]);
         if (numbered[code] == 0) {
             char shown[5];

@@ -1,7 +1,25 @@
-/* budget.c: what lives where in a plan is fullest, and plans that must not take more than so many bytes. Called by
+/* budget.c: what a plan's launches are in all, what lives where it is fullest, and plans that must not take more than so many bytes. Called by
  * compile.c once every byte is known; recomputing itself is pass/recompute.c. */
 #include "exec/exec.h"
 #include <stdio.h>
+
+/* ---- all launches ------------------------------------------------------------------------------------------------- */
+
+void sw__plan_count(sw_program *p, const sw__schedule *s)
+{
+    const sw__backend *const b = p->device->backend;
+    sw_plan *const plan = &p->plan;
+    plan->flops = plan->traffic = 0;
+    plan->kernels = plan->ops = plan->copies = plan->emulated = 0;
+    plan->launches = (int)s->n_steps;
+    for (uint32_t i = 0; i < s->n_steps; i++) {
+        const sw__launch *const l = &p->launches[i];
+        plan->flops += l->flops;
+        plan->traffic += l->bytes;
+        plan->emulated += l->is_op && b->op_on_copies && b->op_on_copies(l->built);
+        *(l->is_op ? &plan->ops : s->steps[i].copy ? &plan->copies : &plan->kernels) += 1;
+    }
+}
 
 /* ---- the fullest moment ------------------------------------------------------------------------------------------ */
 
@@ -87,21 +105,14 @@ static sw_status follow(sw_program *p, const sw__schedule *s)
 {
     sw__launch *const launches = sw__calloc(SW_MAX(s->n_steps, 1u), sizeof *launches);
     if (!launches) return sw__no_memory(s->n_steps * sizeof *launches, "the launch list");
-    sw_plan *const plan = &p->plan;
-    plan->flops = plan->traffic = 0;
-    plan->kernels = plan->ops = plan->copies = 0;
-    plan->launches = (int)s->n_steps;
     for (uint32_t i = 0; i < s->n_steps; i++) {
-        const sw__step *t = &s->steps[i];
-        launches[i] = p->launches[t->origin];
-        launches[i].shared |= t->again;
-        plan->flops += launches[i].flops;
-        plan->traffic += launches[i].bytes;
-        *(launches[i].is_op ? &plan->ops : t->copy ? &plan->copies : &plan->kernels) += 1;
+        launches[i] = p->launches[s->steps[i].origin];
+        launches[i].shared |= s->steps[i].again;
     }
     sw__free(p->launches);
     p->launches = launches;
     p->n_launches = s->n_steps;
+    sw__plan_count(p, s);
     return SW_OK;
 }
 

@@ -1,4 +1,4 @@
-/* compile.c: a graph becomes a program: DESIGN §1's pipeline, top to bottom. The one place where passes meet a backend.
+/* compile.c: a graph becomes a program: the pipeline of docs/tour.md, top to bottom. The one place where passes meet a backend.
  * sw_compile -> passes -> schedule -> backend plans each step -> memory plan -> allocate and bind. */
 #include "exec/exec.h"
 #include <stdlib.h>
@@ -154,12 +154,6 @@ static sw_status tune(compilation *c)
     return st;
 }
 
-/* An op on 16 bits that the device has only for f32: its note says so. */
-static bool runs_on_copies(const sw__backend *b, void *built)
-{
-    return b->op_note && strncmp(b->op_note(built), "as f32", strlen("as f32")) == 0;
-}
-
 static sw_status plan_steps(compilation *c)
 {
     sw__schedule *s = c->schedule;
@@ -181,12 +175,8 @@ static sw_status plan_steps(compilation *c)
         if (st != SW_OK) return sw__prefix(st, "%s '%s'", l->kind, l->name);
         if (workspace) SW_TRY(sw__schedule_workspace(s, i, workspace, c->device->traits));
         p->plan.workspace = SW_MAX(p->plan.workspace, (uint64_t)workspace);
-        p->plan.flops += l->flops;
-        p->plan.traffic += l->bytes;
-        if (l->is_op && runs_on_copies(c->device->backend, l->built)) p->plan.emulated++;
-        *(l->is_op ? &p->plan.ops : step->copy ? &p->plan.copies : &p->plan.kernels) += 1;
     }
-    p->plan.launches = (int)s->n_steps;
+    sw__plan_count(p, s);
     p->plan.nodes = s->n_nodes;
     return SW_OK;
 }

@@ -214,6 +214,20 @@ const sw_device_properties *sw_device_info(const sw_device *d)
     return d ? &d->info : NULL;
 }
 
+sw_status sw_device_measure(sw_device *d, sw_device_peak *out)
+{
+    if (!d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_device_measure: device or out is NULL");
+    if (!d->backend->peak)
+        return sw__fail(SW_ERR_UNSUPPORTED, "%s: nothing measures what this kind of device can do at most; the cpu's is", d->info.id);
+    if (d->peak.flops <= 0) {
+        sw_device_peak peak = {0};
+        SW_TRY(d->backend->peak(d->dev, &peak));
+        d->peak = peak;
+    }
+    *out = d->peak;
+    return SW_OK;
+}
+
 sw_status sw_device_tuned(const sw_device *d, sw_tune_result *out)
 {
     if (!d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_device_tuned: device or out is NULL");

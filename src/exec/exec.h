@@ -16,6 +16,7 @@ struct sw_device {
     sw_device_properties info;
     bool tf32;         /* products and convolutions round their inputs to TF32 */
     bool full;         /* the last program that was compiled found no room */
+    sw_device_peak peak; /* once measured: flops > 0 */
     bool looping;    /* a program ran more than once: from now on nothing is measured when others are compiled */
 };
 
@@ -45,13 +46,17 @@ sw_status sw__params_layout(const sw_graph *g, const sw__traits *t, sw_params *p
 void sw__params_layout_free(sw_params *p);
 /* Finds the graph's variable in the store and checks that it is the same one. */
 sw_status sw__params_match(const sw_params *p, const sw__var *v, uint32_t *slot);
+/* The values of those variables that both have, by name; they may be on different devices. */
+sw_status sw__params_copy(sw_params *from, sw_params *to);
 /* Byte offset of a packed group, if the store lays its variables as the group says. */
 sw_status sw__params_group(const sw_params *p, const sw_graph *g, uint32_t group, sw__bind *out);
 /* share.c: the program's arena, large enough; an arena of its own, or that of `with`. */
 sw_status sw__arena_open(sw_program *p, const sw_program *with);
 void sw__arena_close(sw_program *p);
 sw_status sw__arena_rebind(sw_program *p); /* before a run */
-/* budget.c: where the plan is fullest, and what takes the room there. */
+/* budget.c: what the launches are in all: counts, arithmetic, traffic. */
+void sw__plan_count(sw_program *p, const sw__schedule *s);
+/* Where the plan is fullest, and what takes the room there. */
 void sw__plan_peak(const sw__schedule *s, sw_plan *plan);
 /* Recomputes until the plan's total is at most `budget` (0: no limit); launches and plan follow. SW_ERR_MEMORY if that cannot
  * be: the plan is then the smallest that was found. After the plan was filled. */
@@ -125,6 +130,7 @@ struct sw_program {
     size_t staging_bytes;
     sw_plan plan;
     int64_t runs;
+    double run_seconds;          /* profile: of all runs, launching and waiting included */
     bool not_recorded;           /* nothing could be recorded: runs are launched kernel by kernel */
     void *recording;             /* all launches as one, from the second run on, where the backend can */
     double *set_trace;           /* profile: start and duration of the last SW__TRACE_RUNS sets of each input */

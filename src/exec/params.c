@@ -294,6 +294,27 @@ sw_status sw_params_set(sw_params *p, int i, sw_dtype type, const void *src, int
     return st;
 }
 
+static sw_status copy_variable(sw_params *from, int i, sw_params *to, int at)
+{
+    const sw_var_info *const v = &to->slots[at].info;
+    const size_t bytes = (size_t)v->elements * sw_dtype_size(v->dtype);
+    void *const values = sw__malloc(SW_MAX(bytes, (size_t)1));
+    if (!values) return sw__no_memory(bytes, "a variable's copy");
+    sw_status st = sw_params_get(from, i, v->dtype, values, v->elements);
+    if (st == SW_OK) st = sw_params_set(to, at, v->dtype, values, v->elements);
+    sw__free(values);
+    return st;
+}
+
+sw_status sw__params_copy(sw_params *from, sw_params *to)
+{
+    for (int at = 0; at < sw_params_count(to); at++) {
+        const int i = sw_params_find(from, to->slots[at].info.name);
+        if (i >= 0) SW_TRY(copy_variable(from, i, to, at));
+    }
+    return SW_OK;
+}
+
 uint64_t sw_params_bytes(const sw_params *p)
 {
     uint64_t sum = 0;

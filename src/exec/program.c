@@ -196,7 +196,9 @@ sw_status sw_program_run(sw_program *p)
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
     SW_TRY(sw_program_build(p));
     SW_TRY(sw__arena_rebind(p));
+    const double start = p->profile ? sw__now() : 0;
     SW_TRY(run_once(p));
+    if (p->profile) p->run_seconds += sw__now() - start;
     if (p->runs++ > 0) p->device->looping = true;
     if (p->runs % SW__RUNS_AHEAD != 0) return SW_OK; /* whoever reads a result waits for it */
     return p->device->backend->sync(p->device->dev);

@@ -42,6 +42,14 @@ sw_t sw__const_like(sw_t x, double c)
 
 /* ---- broadcasting --------------------------------------------------------------------------------------------- */
 
+sw_t sw__per_channel(sw_t v, int rank)
+{
+    int64_t dim[SW_MAX_RANK];
+    if (rank < 0) return SW_NONE;
+    for (int i = 0; i < rank; i++) dim[i] = i == 1 ? sw_dim(v, 0) : 1;
+    return sw_reshape(v, rank, dim);
+}
+
 sw_t sw__expand_to(sw_t x, int rank, const int64_t *dim)
 {
     if (!sw_valid(x)) return (sw_t){ x.graph, 0 };

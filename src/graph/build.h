@@ -29,6 +29,8 @@ bool sw__broadcast(sw__op op, sw_t *xs, uint32_t n, sw_t *invalid);
 /* x with leading axes and size-1 axes repeated up to this shape, which must be a legal target. A constant becomes a
  * constant of that shape: cheaper to recognise, and nothing to repeat. */
 sw_t sw__expand_to(sw_t x, int rank, const int64_t *dim);
+/* [C] against [N, C, …] of this rank: size 1 on all other axes. */
+sw_t sw__per_channel(sw_t v, int rank);
 /* A pooling's attribute for x, defaults filled in and ceil_mode turned into padding; false and the error recorded. */
 bool sw__pool_attr(sw__op op, sw_t x, const sw_pool_options *o, sw__attr *attr);
 /* For MAX_POOL `n` of x: where in the channel's plane the maximum is that the pooling's gradient goes to, i64. */

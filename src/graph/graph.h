@@ -95,8 +95,8 @@ typedef struct sw__var {
     int64_t place;
 } sw__var;
 
-/* Variables of one dtype laid one after the other so that an optimiser can treat them as one flat tensor (DESIGN §1:
- * "parameters, gradients and optimiser state each live in one contiguous arena"). */
+/* Variables of one dtype laid one after the other so that an optimiser can treat them as one flat tensor: parameters,
+ * their gradients and the optimiser's state (decision 001). */
 typedef struct sw__group { uint32_t *vars; uint32_t n; sw_dtype dtype; int64_t elements; } sw__group;
 
 struct sw_graph {

@@ -17,15 +17,7 @@ void sw__lower_matmul(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
 
 /* ---- batch norm -------------------------------------------------------------------------------------------------- */
 
-/* [C] as [1, C, 1, …] of the rank of x, and back. */
-static sw_t to_channels(sw_t v, sw_t x)
-{
-    int64_t dim[SW_MAX_RANK];
-    const int rank = sw_rank(x);
-    for (int i = 0; i < rank; i++) dim[i] = i == 1 ? sw_dim(x, 1) : 1;
-    return rank < 0 ? SW_NONE : sw_reshape(v, rank, dim);
-}
-
+/* [1, C, 1, …] as [C]. */
 static sw_t from_channels(sw_t v)
 {
     const int64_t dim = sw_dim(v, 1);
@@ -67,8 +59,8 @@ void sw__lower_batch_norm(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *
     }
     sw_t mean, var;
     batch_statistics(x, channel_count(n), &mean, &var);
-    const sw_t scale = sw_mul(to_channels(in[1], x), sw_rsqrt(sw_add_scalar(var, n->attr.norm.eps)));
-    const sw_t shift = sw_sub(to_channels(in[2], x), sw_mul(mean, scale));
+    const sw_t scale = sw_mul(sw__per_channel(in[1], sw_rank(x)), sw_rsqrt(sw_add_scalar(var, n->attr.norm.eps)));
+    const sw_t shift = sw_sub(sw__per_channel(in[2], sw_rank(x)), sw_mul(mean, scale));
     out[0] = sw_add(sw_mul(x, scale), shift);
     out[1] = from_channels(mean);
     out[2] = from_channels(var);
@@ -87,7 +79,7 @@ void sw__lower_batch_norm_grad(sw_graph *g, const sw__node *n, const sw_t *in, s
     }
     const uint32_t axes = sw__axes_but(n->rank, 1);
     const double share = 1.0 / channel_count(n);
-    const sw_t w = to_channels(in[2], x), mean = to_channels(in[3], x), var = to_channels(in[4], x);
+    const sw_t w = sw__per_channel(in[2], sw_rank(x)), mean = sw__per_channel(in[3], sw_rank(x)), var = sw__per_channel(in[4], sw_rank(x));
     const sw_t r = sw_rsqrt(sw_add_scalar(var, n->attr.norm.eps));
     const sw_t s = sw_sum(dy, axes, true);
     const sw_t t = sw_sum(sw_mul(dy, sw_sub(x, mean)), axes, true);

@@ -12,13 +12,6 @@ typedef struct window {
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], lo[3], hi[3];
 } window;
 
-static int64_t product(const int64_t *dim, int n)
-{
-    int64_t p = 1;
-    for (int i = 0; i < n; i++) p *= dim[i];
-    return p;
-}
-
 /* Geometry of a convolution whose x, weight and y have these shapes (two are known at each call). */
 static window conv_window(const sw__attr *attr, const int64_t *x, const int64_t *w, const int64_t *y)
 {
@@ -74,6 +67,15 @@ static sw_t padded(const window *c, sw_t x, double value)
     return sw_pad(x, lo, hi, NULL, value);
 }
 
+/* Of the padded x, one sample and channel: false on padding. SW_NONE: there is none. */
+static sw_t not_padding(sw_graph *g, const window *c)
+{
+    if (!is_padded(c)) return SW_NONE;
+    int64_t one[5] = { 1, 1 };
+    memcpy(one + 2, c->in, sizeof c->in);
+    return padded(c, sw_full(g, SW_BOOL, 2 + c->nd, one, 1.0), 0.0);
+}
+
 /* What position p sees of the padded x: one element for each of y's. */
 static sw_t seen(const window *c, sw_t xp, int64_t p)
 {
@@ -121,8 +123,8 @@ static sw_t plus(sw_t sum, sw_t term)
 /* No output element, or nothing to add up: the result is zeros. */
 static bool is_empty(const window *c)
 {
-    return c->batch == 0 || c->in_channels == 0 || c->out_channels == 0 || product(c->in, c->nd) == 0 ||
-           product(c->out, c->nd) == 0 || product(c->kernel, c->nd) == 0;
+    return c->batch == 0 || c->in_channels == 0 || c->out_channels == 0 || sw__dims_product(c->in, c->nd) == 0 ||
+           sw__dims_product(c->out, c->nd) == 0 || sw__dims_product(c->kernel, c->nd) == 0;
 }
 
 static sw_t zeros_of(sw_graph *g, const sw__node *n)
@@ -150,7 +152,7 @@ static sw_t weight_at(const window *c, sw_t w, int64_t p, int64_t groups)
 /* [N, channels, spatial…] as [N, G, channels/G, positions]. */
 static sw_t in_groups(const window *c, sw_t v, int64_t channels, int64_t groups)
 {
-    return sw_reshape(v, 4, (int64_t[]){ c->batch, groups, channels / groups, product(c->out, c->nd) });
+    return sw_reshape(v, 4, (int64_t[]){ c->batch, groups, channels / groups, sw__dims_product(c->out, c->nd) });
 }
 
 static sw_t out_of_groups(const window *c, sw_t v, int64_t channels)
@@ -164,7 +166,7 @@ void sw__lower_conv(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
 {
     if (!sw_valid(in[0]) || !sw_valid(in[1])) return;
     const window c = conv_window(&n->attr, sw__node_of(in[0])->dim, sw__node_of(in[1])->dim, n->dim);
-    const int64_t groups = n->attr.conv.groups, positions = product(c.kernel, c.nd);
+    const int64_t groups = n->attr.conv.groups, positions = sw__dims_product(c.kernel, c.nd);
     sw_t y = SW_NONE;
     if (is_empty(&c)) {
         y = zeros_of(g, n);
@@ -176,10 +178,7 @@ void sw__lower_conv(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out)
         }
         y = out_of_groups(&c, y, c.out_channels);
     }
-    if (n->n_in > 2) {
-        int64_t dim[5] = { 1, c.out_channels, 1, 1, 1 };
-        y = sw_add(y, sw_reshape(in[2], 2 + c.nd, dim));
-    }
+    if (n->n_in > 2) y = sw_add(y, sw__per_channel(in[2], 2 + c.nd));
     out[0] = n->attr.conv.act == SW_ACT_RELU ? sw_relu(y) : y;
 }
 
@@ -188,7 +187,7 @@ void sw__lower_conv_gx(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out
 {
     if (!sw_valid(in[0]) || !sw_valid(in[1])) return;
     const window c = conv_window(&n->attr, n->dim, sw__node_of(in[1])->dim, sw__node_of(in[0])->dim);
-    const int64_t groups = n->attr.conv.groups, positions = product(c.kernel, c.nd);
+    const int64_t groups = n->attr.conv.groups, positions = sw__dims_product(c.kernel, c.nd);
     if (is_empty(&c)) {
         out[0] = zeros_of(g, n);
         return;
@@ -207,7 +206,7 @@ void sw__lower_conv_gw(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out
 {
     if (!sw_valid(in[0]) || !sw_valid(in[1])) return;
     const window c = conv_window(&n->attr, sw__node_of(in[0])->dim, n->dim, sw__node_of(in[1])->dim);
-    const int64_t groups = n->attr.conv.groups, positions = product(c.kernel, c.nd);
+    const int64_t groups = n->attr.conv.groups, positions = sw__dims_product(c.kernel, c.nd);
     if (is_empty(&c)) {
         out[0] = zeros_of(g, n);
         return;
@@ -217,7 +216,7 @@ void sw__lower_conv_gw(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *out
         sw__graph_error(g, SW_ERR_MEMORY, "out of memory: %lld parts of a weight gradient", (long long)positions);
         return;
     }
-    const int64_t o = c.out_channels / groups, i = c.in_channels / groups, terms = c.batch * product(c.out, c.nd);
+    const int64_t o = c.out_channels / groups, i = c.in_channels / groups, terms = c.batch * sw__dims_product(c.out, c.nd);
     const sw_t dy = sw_reshape(sw_permute(in_groups(&c, in[1], c.out_channels, groups), (int[]){ 1, 2, 0, 3 }), 3,
                                (int64_t[]){ groups, o, terms });
     const sw_t xp = padded(&c, in[0], 0.0);
@@ -244,7 +243,7 @@ void sw__lower_max_pool(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *ou
     memset(&tie, 0, sizeof tie);
     tie.tie.second = true; /* the earlier position takes the gradient */
     const sw_t xp = padded(&c, in[0], -INFINITY);
-    const int64_t positions = product(c.kernel, c.nd);
+    const int64_t positions = sw__dims_product(c.kernel, c.nd);
     sw_t y = seen(&c, xp, 0);
     for (int64_t p = 1; p < positions; p++) {
         const sw_t pair[2] = { seen(&c, xp, p), y };
@@ -265,13 +264,8 @@ void sw__lower_max_pool_grad(sw_graph *g, const sw__node *n, const sw_t *in, sw_
         return;
     }
     const sw_t xp = padded(&c, x, -INFINITY);
-    sw_t real = SW_NONE; /* false on padding */
-    if (is_padded(&c)) {
-        int64_t one[5] = { 1, 1 };
-        memcpy(one + 2, c.in, sizeof c.in);
-        real = padded(&c, sw_full(g, SW_BOOL, n->rank, one, 1.0), 0.0);
-    }
-    const int64_t positions = product(c.kernel, c.nd);
+    const sw_t real = not_padding(g, &c);
+    const int64_t positions = sw__dims_product(c.kernel, c.nd);
     sw_t taken = SW_NONE, dx = SW_NONE;
     for (int64_t p = 0; p < positions; p++) {
         const sw_t v = seen(&c, xp, p);
@@ -312,13 +306,8 @@ sw_t sw__max_pool_index(sw_graph *g, const sw__node *n, sw_t x)
     const window c = pool_window(&n->attr, sw__node_of(x)->dim, n->dim);
     if (is_empty(&c)) return sw_full(g, SW_I64, n->rank, n->dim, 0.0);
     const sw_t xp = padded(&c, x, -INFINITY);
-    sw_t real = SW_NONE; /* false on padding */
-    if (is_padded(&c)) {
-        int64_t one[5] = { 1, 1 };
-        memcpy(one + 2, c.in, sizeof c.in);
-        real = padded(&c, sw_full(g, SW_BOOL, n->rank, one, 1.0), 0.0);
-    }
-    const int64_t positions = product(c.kernel, c.nd);
+    const sw_t real = not_padding(g, &c);
+    const int64_t positions = sw__dims_product(c.kernel, c.nd);
     sw_t best = seen(&c, xp, 0), place = sw_full(g, SW_I64, n->rank, n->dim, 0.0);
     sw_t have = real.graph ? seen(&c, real, 0) : SW_NONE;
     for (int64_t p = 1; p < positions; p++) {
@@ -348,7 +337,7 @@ static int64_t real_count(const window *c, int i, int64_t o)
 /* The divisor of each output, [1, 1, out…]: how many elements it averages. */
 static sw_t real_counts(sw_graph *g, const window *c, sw_dtype type)
 {
-    const int64_t n = product(c->out, c->nd);
+    const int64_t n = sw__dims_product(c->out, c->nd);
     int64_t *counts = sw__calloc((size_t)n, sizeof *counts);
     void *data = sw__calloc((size_t)n, sw_dtype_size(type));
     sw_t result = { g, 0 };
@@ -374,7 +363,7 @@ static sw_t real_counts(sw_graph *g, const window *c, sw_dtype type)
 static sw_t averaged(sw_graph *g, const window *c, bool include_pad, sw_t v)
 {
     if (include_pad || !is_padded(c)) {
-        return sw_div(v, sw__scalar_like(v, (double)product(c->kernel, c->nd)));
+        return sw_div(v, sw__scalar_like(v, (double)sw__dims_product(c->kernel, c->nd)));
     }
     return sw_div(v, real_counts(g, c, sw_type(v)));
 }
@@ -388,7 +377,7 @@ void sw__lower_avg_pool(sw_graph *g, const sw__node *n, const sw_t *in, sw_t *ou
         return;
     }
     const sw_t xp = padded(&c, in[0], 0.0);
-    const int64_t positions = product(c.kernel, c.nd);
+    const int64_t positions = sw__dims_product(c.kernel, c.nd);
     sw_t y = SW_NONE;
     for (int64_t p = 0; p < positions; p++) y = plus(y, seen(&c, xp, p));
     out[0] = averaged(g, &c, n->attr.pool.include_pad, y);
@@ -404,7 +393,7 @@ void sw__lower_avg_pool_grad(sw_graph *g, const sw__node *n, const sw_t *in, sw_
         return;
     }
     const sw_t v = averaged(g, &c, n->attr.pool.include_pad, in[0]);
-    const int64_t positions = product(c.kernel, c.nd);
+    const int64_t positions = sw__dims_product(c.kernel, c.nd);
     sw_t dx = SW_NONE;
     for (int64_t p = 0; p < positions; p++) dx = plus(dx, put_back(&c, v, p));
     out[0] = unpadded(&c, dx);

@@ -3,14 +3,6 @@
  */
 #include "graph/build.h"
 
-/* [C] as [1, C, 1, …] of this rank. */
-static sw_t to_channels(sw_t v, int rank)
-{
-    int64_t shape[SW_MAX_RANK];
-    for (int i = 0; i < rank; i++) shape[i] = i == 1 ? sw_dim(v, 0) : 1;
-    return sw_reshape(v, rank, shape);
-}
-
 static bool want_channels(const char *norm, sw_t x, sw_t v)
 {
     if (v.graph == NULL || (sw_rank(v) == 1 && sw_dim(v, 0) == sw_dim(x, 1))) return true;
@@ -84,9 +76,9 @@ static sw_t normalised(sw_t x, int64_t groups, sw_t weight, sw_t bias, double ep
     const int rank = sw_rank(x);
     sw_t mean, scale;
     group_statistics(x, groups, eps, &mean, &scale);
-    if (weight.graph != NULL) scale = sw_mul(scale, to_channels(weight, rank));
+    if (weight.graph != NULL) scale = sw_mul(scale, sw__per_channel(weight, rank));
     const sw_t y = sw_mul(sw_sub(x, mean), scale);
-    return bias.graph != NULL ? sw_add(y, to_channels(bias, rank)) : y;
+    return bias.graph != NULL ? sw_add(y, sw__per_channel(bias, rank)) : y;
 }
 
 sw_t sw_group_norm_op(sw_t x, int64_t groups, sw_t weight, sw_t bias, double eps)
@@ -105,8 +97,8 @@ sw_t sw_group_norm_op(sw_t x, int64_t groups, sw_t weight, sw_t bias, double eps
     const int64_t rest = from.dim[1] / groups * sw__dims_product(from.dim + 2, from.rank - 2);
     const sw_t rows = sw_reshape(x, 3, (int64_t[]){ from.dim[0], groups, rest });
     sw_t y = sw_reshape(sw_layer_norm_op(rows, SW_NONE, SW_NONE, 1, eps), from.rank, from.dim);
-    if (weight.graph != NULL) y = sw_mul(y, to_channels(weight, from.rank));
-    if (bias.graph != NULL) y = sw_add(y, to_channels(bias, from.rank));
+    if (weight.graph != NULL) y = sw_mul(y, sw__per_channel(weight, from.rank));
+    if (bias.graph != NULL) y = sw_add(y, sw__per_channel(bias, from.rank));
     return y;
 }
 

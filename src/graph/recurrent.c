@@ -26,8 +26,7 @@ static void forward_places(sw__recurrent *r, const sw__attr *attr)
     n = 1;
     r->out_h = n++;
     if (lstm) r->out_c = n++;
-    if (r->n_saved > 0) r->out_saved = n++;
-    r->n_out = n;
+    if (r->n_saved > 0) r->out_saved = n;
 }
 
 static void backward_places(sw__recurrent *r, const sw__attr *attr)
@@ -49,8 +48,7 @@ static void backward_places(sw__recurrent *r, const sw__attr *attr)
     r->out_dh0 = n++;
     if (lstm) r->out_dc0 = n++;
     if (lstm) r->out_dproj = n++;
-    if (r->cell == SW_CELL_GRU) r->out_dstate = n++;
-    r->n_out = n;
+    if (r->cell == SW_CELL_GRU) r->out_dstate = n;
 }
 
 sw__recurrent sw__recurrent_of(uint16_t op, const sw__attr *attr, const int64_t *first)

@@ -26,15 +26,11 @@ typedef struct sw__recurrent {
     /* inputs */
     int gates, weight, bias, h0, c0, proj, lengths, dy, dh, dc, saved, y, n_in;
     /* outputs */
-    int out_h, out_c, out_saved, out_dh0, out_dc0, out_dproj, out_dstate, n_out;
+    int out_h, out_c, out_saved, out_dh0, out_dc0, out_dproj, out_dstate;
 } sw__recurrent;
 
 /* first: the shape of output 0, which begins with B, T. */
 sw__recurrent sw__recurrent_of(uint16_t op, const sw__attr *attr, const int64_t *first);
-static inline bool sw__is_recurrent(uint16_t op)
-{
-    return op >= SW_OP_LSTM && op <= SW_OP_RNN_GRAD;
-}
 
 /* Shape of output k >= 1 of `from`; k stands in n's attribute. */
 void sw__recurrent_output(const sw_graph *g, const sw__node *from, sw__node *n);

@@ -74,16 +74,6 @@ static const struct {
     [SW__ELEMENT_U2] = { 2, SW_I32 },  [SW__ELEMENT_U4] = { 4, SW_U32 }, [SW__ELEMENT_U8] = { 8, SW_I64 },
 };
 
-size_t sw__element_size(sw__element e)
-{
-    return elements[e].size;
-}
-
-sw_dtype sw__element_dtype(sw__element e)
-{
-    return elements[e].dtype;
-}
-
 static bool host_is_big_endian(void)
 {
     const uint16_t one = 1;

@@ -297,8 +297,9 @@ sw_status sw_config_yaml(sw_config *c, const char **out)
         const sw_key_info *const info = &sw__keys[k].info;
         const char *const text = c->values[k].text;
         if (sw__keys[k].how) continue;
-        if (k == SW_KEY_MODEL && strncmp(text, SW_LAYERS_PREFIX, strlen(SW_LAYERS_PREFIX)) == 0) {
-            sw__text_add(t, "layers: %s\n", text + strlen(SW_LAYERS_PREFIX)); /* JSON is YAML */
+        const char *const layers = k == SW_KEY_MODEL ? sw_model_layers_of(text) : NULL;
+        if (layers != NULL) {
+            sw__text_add(t, "layers: %s\n", layers); /* JSON is YAML */
             continue;
         }
         sw__text_add(t, "%s: ", info->name);

@@ -1,22 +1,43 @@
-/* json.c: JSON strings and numbers for writers, and the UTF-8 check.
- * Inside io, under safetensors and configuration. */
+/* json.c: JSON strings and numbers for writers, and the one reader of UTF-8.
+ * Inside io, under safetensors, configuration and data's texts. */
 #include "io/json.h"
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The code point at s, which is valid UTF-8, and its length. */
-static unsigned decode(const unsigned char *s, size_t *len)
+size_t sw__utf8_decode(const char *s, size_t n, uint32_t *code)
 {
-    *len = s[0] < 0x80 ? 1 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : 4;
-    unsigned c = *len == 1 ? s[0] : s[0] & (0xFFu >> (*len + 1));
-    for (size_t i = 1; i < *len; i++) c = c << 6 | (s[i] & 0x3Fu);
-    return c;
+    /* overlong forms, surrogates and values above U+10FFFF are not valid */
+    static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
+    if (n == 0) return 0;
+    const unsigned char *const u = (const unsigned char *)s;
+    const size_t len = u[0] < 0x80 ? 1 : u[0] >> 5 == 6 ? 2 : u[0] >> 4 == 14 ? 3 : u[0] >> 3 == 30 ? 4 : 0;
+    if (len == 0 || len > n) return 0;
+    uint32_t c = len == 1 ? u[0] : u[0] & (0x7Fu >> len);
+    for (size_t i = 1; i < len; i++) {
+        if (u[i] >> 6 != 2) return 0;
+        c = c << 6 | (u[i] & 0x3Fu);
+    }
+    if (c < least[len] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return 0;
+    *code = c;
+    return len;
+}
+
+size_t sw__utf8_check(const char *s, size_t n)
+{
+    uint32_t code;
+    for (size_t at = 0; at < n;) {
+        const size_t len = sw__utf8_decode(s + at, n - at, &code);
+        if (len == 0) return at;
+        at += len;
+    }
+    return n;
 }
 
 /* Besides what JSON must escape: what YAML, whose quoted strings look the same, would reject or fold into a space. */
-static bool needs_escape(unsigned c)
+static bool needs_escape(uint32_t c)
 {
     return c < 0x20 || c == '"' || c == '\\' || (c >= 0x7F && c <= 0x9F) || c == 0x2028 || c == 0x2029 || c == 0xFEFF ||
            c == 0xFFFE || c == 0xFFFF;
@@ -24,16 +45,18 @@ static bool needs_escape(unsigned c)
 
 void sw__json_string(sw__text *t, const char *s)
 {
-    size_t len;
     sw__text_put(t, "\"", 1);
-    for (; *s != '\0'; s += len) {
-        const unsigned c = decode((const unsigned char *)s, &len);
-        if (!needs_escape(c)) {
+    for (size_t left = strlen(s), len; left > 0; s += len, left -= len) {
+        uint32_t c = 0;
+        len = sw__utf8_decode(s, left, &c);
+        const bool valid = len > 0;
+        len = SW_MAX(len, (size_t)1);
+        if (!valid || !needs_escape(c)) {
             sw__text_put(t, s, len);
         } else if (c == '"' || c == '\\') {
             sw__text_add(t, "\\%c", (char)c);
         } else {
-            sw__text_add(t, "\\u%04x", c);
+            sw__text_add(t, "\\u%04" PRIx32, c);
         }
     }
     sw__text_put(t, "\"", 1);
@@ -58,31 +81,4 @@ void sw__json_number(sw__text *t, double x)
         memmove(here + 1, here + n, strlen(here + n) + 1);
     }
     sw__text_put(t, digits, strlen(digits));
-}
-
-/* Length of the valid character at s, or 0. Overlong forms, surrogates and values above U+10FFFF are not valid. */
-static size_t character(const unsigned char *s, size_t n)
-{
-    const unsigned char c = s[0];
-    if (c < 0x80) return 1;
-    const size_t len = c >= 0xC2 && c <= 0xDF ? 2 : (c & 0xF0) == 0xE0 ? 3 : c >= 0xF0 && c <= 0xF4 ? 4 : 0;
-    if (len == 0 || len > n) return 0;
-    for (size_t i = 1; i < len; i++) {
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    }
-    if (c == 0xE0 && s[1] < 0xA0) return 0;
-    if (c == 0xED && s[1] > 0x9F) return 0;
-    if (c == 0xF0 && s[1] < 0x90) return 0;
-    if (c == 0xF4 && s[1] > 0x8F) return 0;
-    return len;
-}
-
-size_t sw__utf8_check(const char *s, size_t n)
-{
-    for (size_t at = 0; at < n;) {
-        const size_t len = character((const unsigned char *)s + at, n - at);
-        if (len == 0) return at;
-        at += len;
-    }
-    return n;
 }

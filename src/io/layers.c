@@ -4,6 +4,13 @@
 #include "swoop/io.h"
 #include "swoop/nn.h"
 #include <stdio.h>
+
+const char *sw_model_layers_of(const char *model)
+{
+    const size_t n = strlen(SW_LAYERS_PREFIX);
+    return model && strncmp(model, SW_LAYERS_PREFIX, n) == 0 ? model + n : NULL;
+}
+
 #ifdef SWOOP_HAVE_JSON
 #include <jansson.h>
 

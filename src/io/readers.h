@@ -38,9 +38,6 @@ typedef enum sw__element {
     SW__ELEMENT_COUNT
 } sw__element;
 
-size_t sw__element_size(sw__element e);
-sw_dtype sw__element_dtype(sw__element e); /* what it is read as */
-
 /* The header of an IDX or NPY file: all that is known before its data are read. */
 typedef struct sw__array_header {
     const char *format; /* "IDX", "NPY" */

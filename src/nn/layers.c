@@ -18,15 +18,6 @@ sw_t sw_linear_with(sw_t x, sw_linear_options o)
     return sw__layer_finish(g, sw_linear_op(x, w, b), &name);
 }
 
-/* [C] against [N, C, …]: size 1 on all other axes. */
-static sw_t per_channel(sw_t v, int rank)
-{
-    int64_t shape[SW_MAX_RANK];
-    for (int i = 0; i < rank; i++) shape[i] = 1;
-    shape[1] = sw_dim(v, 0);
-    return sw_reshape(v, rank, shape);
-}
-
 /* new = (1 - momentum) old + momentum batch; the running variance is unbiased: n/(n - 1) times the batch's. */
 static void update_running(sw_t running, sw_t batch, double momentum, double scale)
 {
@@ -60,7 +51,7 @@ sw_t sw_batch_norm_with(sw_t x, sw_norm_options o)
     const int rank = sw_rank(x);
     const sw_t scale = sw_mul(w, sw_rsqrt(sw_add_scalar(run_var, eps)));
     const sw_t shift = sw_sub(b, sw_mul(run_mean, scale));
-    return sw__layer_finish(g, sw_add(sw_mul(x, per_channel(scale, rank)), per_channel(shift, rank)), &name);
+    return sw__layer_finish(g, sw_add(sw_mul(x, sw__per_channel(scale, rank)), sw__per_channel(shift, rank)), &name);
 }
 
 sw_t sw_layer_norm_with(sw_t x, sw_norm_options o)

@@ -27,14 +27,6 @@ sw_t sw_group_norm_with(sw_t x, sw_group_norm_options o)
 
 /* ---- instance norm ---------------------------------------------------------------------------------------------------------- */
 
-/* [C] against [N, C, …]: size 1 on all other axes. */
-static sw_t per_channel(sw_t v, int rank)
-{
-    int64_t shape[SW_MAX_RANK];
-    for (int i = 0; i < rank; i++) shape[i] = i == 1 ? sw_dim(v, 0) : 1;
-    return sw_reshape(v, rank, shape);
-}
-
 /* The statistics that stand in for a sample's own outside training. */
 typedef struct running {
     sw_t mean, var;
@@ -91,7 +83,7 @@ sw_t sw_instance_norm_with(sw_t x, sw_instance_norm_options o)
     if (o.affine) scale = sw_mul(w, scale);
     sw_t shift = sw_neg(sw_mul(r.mean, scale));
     if (o.affine) shift = sw_add(b, shift);
-    return sw__layer_finish(g, sw_add(sw_mul(x, per_channel(scale, rank)), per_channel(shift, rank)), &name);
+    return sw__layer_finish(g, sw_add(sw_mul(x, sw__per_channel(scale, rank)), sw__per_channel(shift, rank)), &name);
 }
 
 /* ---- root mean square ------------------------------------------------------------------------------------------------------- */

@@ -47,8 +47,7 @@ static const struct model {
      {{4, 4, 128}, 3}, sw__model_gpt},
     {{"transformer", "layers x heads x width x number of tokens (256)",
       "encoder (Vaswani et al. 2017), mean over time, linear: for tokens [N, T] or features [N, T, F], or rows"},
-     0, 4,
-     {{2, 4, 64}, 3}, sw__model_transformer},
+     0, 4, {{2, 4, 64, 256}, 4}, sw__model_transformer},
 };
 
 /* Sizes that have a name: minGPT's for small ones, GPT-2's parameter counts for its own. */
@@ -56,9 +55,6 @@ static const struct { const char *model, *name; sw__sizes sizes; } named_sizes[]
     {"gpt", "nano", {{3, 3, 48}, 3}},     {"gpt", "micro", {{4, 4, 128}, 3}},   {"gpt", "mini", {{6, 6, 192}, 3}},
     {"gpt", "124m", {{12, 12, 768}, 3}},  {"gpt", "350m", {{24, 16, 1024}, 3}}, {"gpt", "774m", {{36, 20, 1280}, 3}},
 };
-
-/* Those whose outputs are channels of an image as large as the input. */
-static const sw__build_fn per_pixel[] = {sw__model_unet};
 
 const sw_model_info *sw_model_list(void)
 {
@@ -77,9 +73,7 @@ static const struct model *find_model(const char *spec, size_t len)
 bool sw__model_per_pixel(const char *spec)
 {
     const struct model *const m = find_model(spec, strcspn(spec, ":"));
-    for (size_t i = 0; m && i < SW_COUNT(per_pixel); i++)
-        if (m->build == per_pixel[i]) return true;
-    return false;
+    return m && m->build == sw__model_unet;
 }
 
 static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)
@@ -97,7 +91,7 @@ static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)
                            near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "", all);
 }
 
-/* "256,128" or "4x4x128" into s; false if it is anything else. */
+/* "256,128" or "4x4x128" into s, where the sizes that are not given stay; false if it is anything else. */
 static bool parse_sizes(const char *text, sw__sizes *s)
 {
     s->n = 0;

@@ -7,7 +7,7 @@
 
 #define SW__MAX_SIZES 16
 
-/* Numbers after the colon of a model's name: "mlp:256,128". */
+/* Numbers after the colon of a model's name: "mlp:256,128", n of them; those behind are as in the table of models.c. */
 typedef struct sw__sizes {
     int64_t at[SW__MAX_SIZES];
     int n;

@@ -79,7 +79,7 @@ sw_t sw__model_transformer(sw_t x, const sw__sizes *s, int64_t outputs)
                                "model 'transformer' takes tokens [N, T] or features [N, T, F], but x is %s",
                                sw__value_text(x.graph, x.id, text));
     }
-    sw_t h = sw_sinusoidal_positions(embed(x, width, s->n > 3 ? s->at[3] : 256), 0);
+    sw_t h = sw_sinusoidal_positions(embed(x, width, s->at[3]), 0);
     for (int64_t i = 0; i < layers && sw_valid(h); i++) {
         char name[32];
         snprintf(name, sizeof name, "layers.%d", (int)i);

@@ -131,7 +131,7 @@ sw_t sw__model_vgg11(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     static const int convs[5] = {1, 1, 2, 2, 2};
     const bool large = large_images(x);
-    const int64_t hidden = s->n > 5 ? s->at[5] : 4096;
+    const int64_t hidden = s->at[5];
     char conv[32], bn[32];
     int at = 0;
     for (int stage = 0; stage < SW_MIN(s->n, 5); stage++) {
@@ -241,7 +241,7 @@ static sw_t unet_up(sw_t below, sw_t beside, int64_t channels, int64_t groups, c
 
 sw_t sw__model_unet(sw_t x, const sw__sizes *s, int64_t outputs)
 {
-    const int64_t base = s->at[0], groups = s->n > 1 ? s->at[1] : 4, h = sw_dim(x, 2), w = sw_dim(x, 3);
+    const int64_t base = s->at[0], groups = s->at[1], h = sw_dim(x, 2), w = sw_dim(x, 3);
     if (base % groups != 0)
         return sw__graph_error(x.graph, SW_ERR_ARGUMENT,
                                "model 'unet': after the colon come the base width and the groups of "
@@ -287,7 +287,7 @@ sw_t sw__model_crnn(sw_t x, const sw__sizes *s, int64_t outputs)
 {
     static const int times[7] = {1, 2, 4, 4, 8, 8, 8};
     const sw_pool_options rows = {.kernel = {2, 2}, .stride = {2, 1}, .pad_lo = {0, 1}, .pad_hi = {0, 1}};
-    const int64_t hidden = s->n > 1 ? s->at[1] : 256;
+    const int64_t hidden = s->at[1];
     char text[SW__TEXT_BYTES];
     if (sw_dim(x, 2) / 16 != 2 || sw_dim(x, 3) < 4)
         return sw__graph_error(x.graph, SW_ERR_SHAPE,

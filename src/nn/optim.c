@@ -66,8 +66,7 @@ static bool is_frozen(sw_t p, const sw_t *frozen, int n)
     return false;
 }
 
-/* The first group whose pattern the name has, or n_groups: the rest. */
-static int group_of(const sw_optimizer *o, const char *name)
+int sw__optimizer_group(const sw_optimizer *o, const char *name)
 {
     int i = 0;
     while (i < o->n_groups && fnmatch(o->groups[i].pattern, name, 0) != 0) i++;
@@ -76,7 +75,7 @@ static int group_of(const sw_optimizer *o, const char *name)
 
 static bool belongs(const sw_optimizer *o, sw_t p, int group, bool decayed)
 {
-    return group_of(o, sw_name(p)) == group && (!o->decay_matrices || sw_rank(p) >= 2) == decayed;
+    return sw__optimizer_group(o, sw_name(p)) == group && (!o->decay_matrices || sw_rank(p) >= 2) == decayed;
 }
 
 static void open_class(const sw_optimizer *o, int group, bool decayed, selection *s)

@@ -39,6 +39,9 @@ typedef enum sw__part {
 typedef struct sw__accumulate { sw__part part; sw_t scale, keep; } sw__accumulate; /* f32 and bool scalars */
 sw_status sw__optimizer_part(const sw_optimizer *o, sw_t loss, const sw_t *frozen, int n_frozen, const sw__accumulate *a);
 
+/* The first group whose pattern the parameter's name has, or n_groups: the rest. */
+int sw__optimizer_group(const sw_optimizer *o, const char *name);
+
 /* optim_rules.c: one state variable for each parameter ("fc1.weight.exp_avg"), packed like the parameters: the flat tensor. */
 sw_t sw__flat_state(const sw__flat *f, const char *what);
 

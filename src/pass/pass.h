@@ -113,7 +113,6 @@ sw_status sw__plan_memory(sw__schedule *s, const sw__traits *t);
  * schedule it is. */
 typedef struct sw__recomputed {
     bool fits;
-    size_t least;         /* arena_bytes now */
     uint32_t steps, dear; /* repeated; products and convolutions among them */
     double flops, bytes;  /* of the repeated steps */
     double slower;        /* their estimated share of the time of a run without */

@@ -10,9 +10,6 @@
 #define SMALL 2000       /* values that are so many times smaller than the arena are left alone */
 #define MOST_CHAIN 512   /* values that one choice may drop */
 
-/* A machine does about ten operations in the time in which it moves a byte; a launch costs as much as some microseconds. */
-double sw__step_cost(const sw__step *s) { return s->flops + 10 * s->bytes + 2e5; }
-
 /* ---- steps that update small variables --------------------------------------------------------------------------- */
 
 #define SMALL_UPDATE 65536 /* bytes that may have to live longer for it */
@@ -68,18 +65,23 @@ typedef struct search {
     uint32_t n_best;
 } search;
 
-/* The value dies after that step; false: it has died often enough. */
+/* The value dies after that step; false: it does so already, or has died often enough. */
+static bool cut_at(search *f, choice d)
+{
+    sw__cuts *x = &f->c.cuts[d.value];
+    uint32_t k = 0;
+    while (k < x->n && x->at[k] < d.cut) k++;
+    if (x->n == SW__VERSIONS - 1 || (k < x->n && x->at[k] == d.cut)) return false;
+    for (uint32_t i = x->n++; i > k; i--) x->at[i] = x->at[i - 1];
+    x->at[k] = d.cut;
+    return true;
+}
+
 static bool drop(search *f, int32_t value, uint32_t cut)
 {
-    sw__cuts *x = &f->c.cuts[value];
-    if (x->n == SW__VERSIONS - 1 || f->n == f->cap) return false;
-    uint32_t k = x->n;
-    for (uint32_t i = 0; i < x->n; i++)
-        if (x->at[i] == cut) return false;
-    for (; k > 0 && x->at[k - 1] > cut; k--) x->at[k] = x->at[k - 1];
-    x->at[k] = cut;
-    x->n++;
-    f->choice[f->n++] = (choice){value, cut};
+    const choice d = {value, cut};
+    if (f->n == f->cap || !cut_at(f, d)) return false;
+    f->choice[f->n++] = d;
     return true;
 }
 
@@ -314,15 +316,8 @@ static sw_status prune(search *f, const sw__traits *t)
         keep(f, d);
         sw__recompute_try(&f->c);
         if (f->c.possible && f->c.peak <= f->c.target) SW_TRY(placed(f, t, &bytes));
-        if (bytes <= f->goal) {
-            f->choice[k] = f->choice[--f->n];
-        } else {
-            const choice last = f->choice[--f->n];
-            f->choice[k] = last;
-            (void)drop(f, d.value, d.cut);
-            f->choice[f->n - 1] = last;
-            f->choice[k] = d;
-        }
+        if (bytes <= f->goal) f->choice[k] = f->choice[--f->n];
+        else (void)cut_at(f, d);
     }
     return SW_OK;
 }
@@ -409,12 +404,11 @@ static sw_status commit(search *f, sw__schedule *s, const sw__traits *t, sw__rec
 sw_status sw__recompute_until(sw__schedule *s, const sw__traits *t, size_t goal, sw__recomputed *out)
 {
     search f = {.least = SIZE_MAX};
-    *out = (sw__recomputed){.least = s->arena_bytes, .fits = s->arena_bytes <= goal};
+    *out = (sw__recomputed){.fits = s->arena_bytes <= goal};
     if (out->fits) return SW_OK;
     SW_TRY(updates_last(s));
     sw_status st = begin(&f, s, goal);
     if (st == SW_OK) st = find_all(&f, t);
-    out->least = f.least;
     out->fits = f.least <= goal;
     if (st == SW_OK && out->fits) st = prune(&f, t);
     else if (st == SW_OK) recall(&f);

@@ -5,10 +5,10 @@
 
 #include "pass/sched.h"
 
-/* What is known of a storage before anything is repeated. Lists are slices of sw__recompute.writer and .use. */
+/* What is known of a storage before anything is repeated. */
 typedef struct sw__kept {
-    uint32_t first_writer, n_writers; /* the steps that make it, in order */
-    uint32_t first_use, n_uses;       /* the steps that read it after that, ascending */
+    uint32_t first_writer, n_writers; /* the steps that make it, in order: a slice of sw__recompute.writer */
+    uint32_t n_uses;                  /* steps that read it */
     bool fixed;                       /* must live as the schedule has it: an output, or a writer cannot be repeated */
 } sw__kept;
 
@@ -37,7 +37,7 @@ typedef struct sw__recompute {
     size_t n_heirs, cap_heirs;
     /* by storage */
     sw__kept *value;
-    uint32_t *writer, *use;
+    uint32_t *writer;
     sw__cuts *cuts;
     /* the sequence that the dropped values make */
     sw__entry *entry;

@@ -103,8 +103,6 @@ bool sw__may_overwrite(const sw__kernel *k, const sw__inst *load, const sw__inst
 /* cost.c */
 void sw__op_cost(const sw__step *s, double *flops, double *bytes);
 
-/* recompute.c: an estimate of a step's time, in operations */
-double sw__step_cost(const sw__step *s);
 /* memory.c: may the kernel's output lie where its input lies, if nobody reads that any more? */
 bool sw__may_take_over(const sw__schedule *s, const sw__step *step, int32_t in, int32_t out);
 /* memory.c, for tests: true if no two storages that live at the same time overlap. On false, *a and *b are two that

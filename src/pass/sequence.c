@@ -53,6 +53,10 @@ static uint32_t first_overwrite(const sw__schedule *s, const sw__step *t)
     return first;
 }
 
+/* An estimate of a step's time, in operations: a machine does about ten of them in the time in which it moves a byte, and a
+ * launch costs as much as some microseconds. */
+static double step_cost(const sw__step *s) { return s->flops + 10 * s->bytes + 2e5; }
+
 static sw_status learn_heirs(sw__recompute *c, uint32_t i)
 {
     const sw__step *t = &c->s->steps[i];
@@ -75,7 +79,7 @@ static sw_status learn_steps(sw__recompute *c)
         c->repeatable[i] = is_repeatable(c->s, t);
         c->dear[i] = is_dear(t);
         c->limit[i] = first_overwrite(c->s, t);
-        c->cost[i] = sw__step_cost(t);
+        c->cost[i] = step_cost(t);
         SW_TRY(learn_heirs(c, i));
     }
     return SW_OK;
@@ -111,28 +115,25 @@ static void count(sw__recompute *c, uint32_t step, int32_t value, bool writes)
 static void list(sw__recompute *c, uint32_t step, int32_t value, bool writes)
 {
     sw__kept *v = &c->value[value];
-    if (writes) c->writer[v->first_writer + v->n_writers++] = step;
-    else c->use[v->first_use + v->n_uses++] = step;
-    v->fixed |= writes && !c->repeatable[step];
+    if (!writes) return;
+    c->writer[v->first_writer + v->n_writers++] = step;
+    v->fixed |= !c->repeatable[step];
 }
 
 static sw_status learn_values(sw__recompute *c)
 {
-    uint32_t writers = 0, uses = 0;
+    uint32_t writers = 0;
     each_touch(c, count);
     for (uint32_t v = 0; v < c->s->n_storages; v++) {
         c->value[v].first_writer = writers;
-        c->value[v].first_use = uses;
         writers += c->value[v].n_writers;
-        uses += c->value[v].n_uses;
-        c->value[v].n_writers = c->value[v].n_uses = 0;
+        c->value[v].n_writers = 0;
     }
     c->writer = sw__calloc((size_t)writers + 1, sizeof *c->writer);
-    c->use = sw__calloc((size_t)uses + 1, sizeof *c->use);
     c->cap_entries = c->s->n_steps + (SW__VERSIONS - 1) * writers;
     c->entry = sw__calloc((size_t)c->cap_entries + 1, sizeof *c->entry);
     c->live = sw__calloc((size_t)c->cap_entries + 2, sizeof *c->live);
-    if (!c->writer || !c->use || !c->entry || !c->live)
+    if (!c->writer || !c->entry || !c->live)
         return sw__no_memory((size_t)c->cap_entries * sizeof *c->entry, "recomputing");
     each_touch(c, list);
     for (uint32_t v = 0; v < c->s->n_storages; v++) c->value[v].fixed |= c->value[v].n_writers == 0;
@@ -175,7 +176,6 @@ void sw__recompute_forget(sw__recompute *c)
     sw__free(c->version);
     sw__free(c->lives);
     sw__free(c->writer);
-    sw__free(c->use);
     sw__free(c->entry);
     sw__free(c->live);
 }

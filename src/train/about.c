@@ -38,7 +38,7 @@ static sw_status copy_names(const sw_dataset *d, sw__model_about *a)
 
 const char *sw__model_text(const char *model)
 {
-    return strncmp(model, SW_LAYERS_PREFIX, strlen(SW_LAYERS_PREFIX)) == 0 ? "layers" : model;
+    return sw_model_layers_of(model) ? "layers" : model;
 }
 
 sw_status sw__about_of(const sw_dataset *d, const char *model, int64_t outputs, sw__model_about *out)

@@ -151,9 +151,8 @@ sw_status sw__diagnose(sw_trainer *t, const void *x, const void *y, int64_t n, d
     const sw_compile_options o = {.params = t->params, .no_simplify = true, .no_fuse = true};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &program);
     if (st == SW_OK) {
-        sw__batch_program p = {.program = program, .x = sw_program_input(program, "x"), .y = sw_program_input(program, "y")};
-        p.x_elements = sw__node_elements(&g->nodes[g->inputs[p.x].node]);
-        p.y_elements = p.y >= 0 ? sw__node_elements(&g->nodes[g->inputs[p.y].node]) : 0;
+        sw__batch_program p = {.program = program, .n = n};
+        sw__trainer_places(t, &p);
         st = sw__trainer_set_batch(&p, t, x, y);
     }
     if (st == SW_OK) st = sw_program_run(program);

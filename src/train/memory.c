@@ -154,17 +154,7 @@ static sw_status move_variables(sw_trainer *t, int64_t n)
     sw_params *to = NULL;
     SW_TRY(sw__trainer_variables_graph(t, SW__BOTH, n, &g));
     sw_status st = sw_params_new(t->device, g, t->o.seed, &to);
-    for (int i = 0; st == SW_OK && i < sw_params_count(t->params); i++) {
-        sw_var_info v;
-        SW_TRY_GOTO(sw_params_info(t->params, i, &v), done);
-        const int at = sw_params_find(to, v.name);
-        if (at < 0) continue;
-        void *const values = sw__malloc((size_t)v.elements * sw_dtype_size(v.dtype));
-        st = values ? sw_params_get(t->params, i, v.dtype, values, v.elements) : sw__no_memory(64, "a variable");
-        if (st == SW_OK) st = sw_params_set(to, at, v.dtype, values, v.elements);
-        sw__free(values);
-    }
-done:
+    if (st == SW_OK) st = sw__params_copy(t->params, to);
     sw_graph_free(g);
     if (st == SW_OK) {
         sw_params_free(t->params);

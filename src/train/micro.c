@@ -58,19 +58,12 @@ static sw_status set(sw_program *p, const char *input, double value)
     return sw_program_set(p, sw_program_input(p, input), SW_F64, &value, 1);
 }
 
-static int64_t elements(const int64_t *dims, int rank)
-{
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= dims[i];
-    return n;
-}
-
 /* The samples from `from` on, m of the n that were sent. */
 static sw_status add_gradients(sw_trainer *t, int64_t from, int64_t m, int64_t n)
 {
     sw__batch_program *p = NULL;
-    const size_t x = (size_t)elements(t->x_shape, t->x_rank) * sw_dtype_size(t->x_dtype);
-    const size_t y = (size_t)elements(t->y_shape, t->y_rank) * sw_dtype_size(t->y_dtype);
+    const size_t x = (size_t)sw__dims_product(t->x_shape, t->x_rank) * sw_dtype_size(t->x_dtype);
+    const size_t y = (size_t)sw__dims_product(t->y_shape, t->y_rank) * sw_dtype_size(t->y_dtype);
     SW_TRY(sw__trainer_program(t, SW__ACCUM, m, &p));
     const char *const first_x = t->micro.x, *const first_y = t->micro.y;
     SW_TRY(sw__trainer_set_batch(p, t, first_x + (size_t)from * x, first_y + (size_t)from * y));

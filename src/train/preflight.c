@@ -3,8 +3,8 @@
  * variables, which it does not change; for a GPU on the cpu, where nothing has to be compiled. docs/checks.md has the limits. */
 #include "exec/exec.h"
 #include "graph/rules.h"
+#include "nn/optim.h"
 #include "train/trainer.h"
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -80,18 +80,11 @@ static void look_at_classes(preflight *f, const int64_t *y, int64_t n)
              (long long)n, (long long)y[0]);
 }
 
-static int64_t product(const int64_t *dims, int rank)
-{
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= dims[i];
-    return n;
-}
-
 static void look_at_batch(preflight *f, const sw_batch *b)
 {
     const sw_trainer *const t = f->t;
-    if (t->x_dtype == SW_F32) look_at_floats(f, "inputs", "inputs", b->x, b->n * product(t->x_shape, t->x_rank), b);
-    const int64_t n = b->n * product(t->y_shape, t->y_rank);
+    if (t->x_dtype == SW_F32) look_at_floats(f, "inputs", "inputs", b->x, b->n * sw__dims_product(t->x_shape, t->x_rank), b);
+    const int64_t n = b->n * sw__dims_product(t->y_shape, t->y_rank);
     if (t->y_dtype == SW_F32) look_at_floats(f, "labels", "target values", b->y, n, b);
     if (t->target == SW_TARGET_CLASS && t->y_dtype == SW_I64 && !t->o.loss) look_at_classes(f, b->y, n);
 }
@@ -170,23 +163,28 @@ static sw_status tell_no_way(preflight *f, const sw__var *v)
     return SW_OK;
 }
 
-/* Frozen now; *for_good: and later too. */
-static bool is_frozen(const sw_trainer *t, const char *name, bool *for_good)
+/* The group of a parameter that is frozen now, else NULL. */
+static const sw_param_group *frozen_in(const sw_trainer *t, const char *name)
 {
     const sw_optimizer *const o = &t->o.optimizer;
-    for (int i = 0; i < o->n_groups; i++) {
-        if (fnmatch(o->groups[i].pattern, name, 0) != 0) continue;
-        *for_good = !o->groups[i].late;
-        return o->groups[i].frozen && !(o->groups[i].late && t->thawed_at >= 0);
-    }
-    return false;
+    const int i = sw__optimizer_group(o, name);
+    if (i == o->n_groups || !o->groups[i].frozen || (o->groups[i].late && t->thawed_at >= 0)) return NULL;
+    return &o->groups[i];
+}
+
+static void tell_frozen(preflight *f, int64_t frozen, int64_t late, const char *of_all, const char *names)
+{
+    char until[64] = "";
+    if (late == frozen) snprintf(until, sizeof until, " for the first epochs");
+    else if (late > 0) snprintf(until, sizeof until, ", %lld of them for the first epochs only", (long long)late);
+    find(f, SW_FINDING_NOTE, SW_OK, "frozen", "%s are frozen%s: %s%s", of_all, until, names, frozen > 4 ? " …" : "");
 }
 
 /* Every parameter: frozen, without a way, or learnt. */
 static sw_status sort_parameters(preflight *f)
 {
-    int64_t frozen = 0, values = 0, all = 0, n = 0;
-    bool for_good = true;
+    int64_t frozen = 0, late = 0, values = 0, all = 0, n = 0;
+    char of_all[128];
     sw__text names = {0};
     sw_status st = SW_OK;
     for (uint32_t i = 0; i < f->g->n_vars && st == SW_OK; i++) {
@@ -194,7 +192,9 @@ static sw_status sort_parameters(preflight *f)
         if (v->kind != SW_VAR_PARAM) continue;
         n++;
         all += sw__dims_product(v->dim, v->rank);
-        if (is_frozen(f->t, v->name, &for_good)) {
+        const sw_param_group *const group = frozen_in(f->t, v->name);
+        if (group) {
+            late += group->late;
             values += sw__dims_product(v->dim, v->rank);
             if (frozen++ < 4) sw__text_add(&names, "%s%s", names.len ? ", " : "", v->name);
         } else if (f->flows[v->node]) {
@@ -203,10 +203,9 @@ static sw_status sort_parameters(preflight *f)
             st = tell_no_way(f, v);
         }
     }
-    if (st == SW_OK && frozen > 0)
-        find(f, SW_FINDING_NOTE, SW_OK, "frozen", "%lld of %lld parameters (%lld of %lld values) are frozen%s: %s%s",
-             (long long)frozen, (long long)n, (long long)values, (long long)all,
-             for_good ? "" : " for the first epochs", names.s ? names.s : "", frozen > 4 ? " …" : "");
+    snprintf(of_all, sizeof of_all, "%lld of %lld parameters (%lld of %lld values)", (long long)frozen, (long long)n,
+             (long long)values, (long long)all);
+    if (st == SW_OK && frozen > 0) tell_frozen(f, frozen, late, of_all, names.s ? names.s : "");
     if (st == SW_OK && f->n_learnt == 0)
         FAIL(f, SW_ERR_ARGUMENT, "gradient", "there is nothing to learn: no parameter that is not frozen has a gradient");
     sw__text_free(&names);
@@ -263,16 +262,14 @@ static sw_status make_graph(preflight *f, int64_t n)
 {
     SW_TRY(sw__trainer_graph(f->t, SW__DIAGNOSE, n, &f->g));
     f->n_nodes = f->g->n_nodes;
-    uint32_t loss = 0;
-    for (uint32_t i = 0; i < f->g->n_outputs; i++)
-        if (strcmp(f->g->outputs[i].name, "loss") == 0) loss = f->g->outputs[i].node;
+    const sw_t loss = sw_graph_output(f->g, "loss");
     f->flows = sw__calloc(f->n_nodes, sizeof *f->flows);
     f->needs = sw__calloc(f->n_nodes, sizeof *f->needs);
     f->learnt = sw__calloc(SW_MAX(f->g->n_vars, 1u), sizeof *f->learnt);
     if (!f->flows || !f->needs || !f->learnt) return sw__no_memory(2 * f->n_nodes, "the preflight");
-    trace_loss(f, loss);
+    trace_loss(f, loss.id);
     SW_TRY(sort_parameters(f));
-    return f->status == SW_OK ? add_outputs(f, sw__value(f->g, loss)) : SW_OK;
+    return f->status == SW_OK ? add_outputs(f, loss) : SW_OK;
 }
 
 /* ---- the passes -------------------------------------------------------------------------------------------------- */
@@ -325,18 +322,6 @@ static sw_status look_at_gradients(preflight *f, sw_program *p)
     return SW_OK;
 }
 
-static sw_status copy_variable(sw_params *from, sw_params *to, int i)
-{
-    sw_var_info v;
-    SW_TRY(sw_params_info(to, i, &v));
-    void *const data = sw__malloc(SW_MAX((size_t)v.elements * sw_dtype_size(v.dtype), (size_t)1));
-    if (!data) return sw__no_memory((size_t)v.elements * sw_dtype_size(v.dtype), "a variable's copy");
-    sw_status st = sw_params_get(from, sw_params_find(from, v.name), v.dtype, data, v.elements);
-    if (st == SW_OK) st = sw_params_set(to, i, v.dtype, data, v.elements);
-    sw__free(data);
-    return st;
-}
-
 /* Own ops may have no function for the cpu: then it has to be the training's device after all. */
 static sw_status compile(preflight *f, sw_program **p)
 {
@@ -345,7 +330,7 @@ static sw_status compile(preflight *f, sw_program **p)
                                      .shares = t->n_programs > 0 ? t->programs[0].program : NULL};
     if (f->device == t->device) return sw_compile(f->g, t->device, &here, p);
     sw_status st = sw_params_new(f->device, f->g, t->o.seed, &f->params);
-    for (int i = 0; st == SW_OK && i < sw_params_count(f->params); i++) st = copy_variable(t->params, f->params, i);
+    if (st == SW_OK) st = sw__params_copy(t->params, f->params);
     if (st == SW_OK) st = sw_compile(f->g, f->device, &(sw_compile_options){.params = f->params}, p);
     return st == SW_ERR_UNSUPPORTED ? sw_compile(f->g, t->device, &here, p) : st;
 }
@@ -356,9 +341,8 @@ static sw_status run(preflight *f, const sw_batch *b, int64_t n)
     sw_trainer *const t = f->t;
     sw_status st = compile(f, &p);
     if (st == SW_OK) {
-        sw__batch_program places = {.program = p, .x = sw_program_input(p, "x"), .y = sw_program_input(p, "y"),
-                                    .x_elements = n * product(t->x_shape, t->x_rank),
-                                    .y_elements = n * product(t->y_shape, t->y_rank)};
+        sw__batch_program places = {.program = p, .n = n};
+        sw__trainer_places(t, &places);
         st = sw__trainer_set_batch(&places, t, b->x, b->y);
     }
     double loss = 0;

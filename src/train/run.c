@@ -23,6 +23,7 @@ typedef struct run {
     const char *why;           /* the device was chosen; "": the user did */
     const char *write_kernels; /* NULL, or the folder of sw_run_kernels */
     bool tune;                 /* sw_run_tune */
+    sw__run_shadow shadow;
     sw__model_about about;
     sw__text info;
     char resume[SW__PATH]; /* folder, or "" */
@@ -195,8 +196,7 @@ static sw_status new_trainer(run *r, const sw__run_lists *lists)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     sw_trainer_options o;
-    sw__run_shadow shadow;
-    SW_TRY(sw__run_shadow_of(r->c, &shadow)); /* used by fit, but told before there is a folder */
+    SW_TRY(sw__run_shadow_of(r->c, &r->shadow)); /* used by fit, but told before there is a folder */
     SW_TRY(sw__run_trainer_options(r->c, d, lists, &o));
     SW_TRY(sw__run_schedule(r->c, epoch_steps(r), r->total_steps, &o.schedule));
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
@@ -305,34 +305,39 @@ static sw_status on_event(void *context, const sw_event *e)
     return r->cb->event ? r->cb->event(r->cb->context, e) : SW_OK;
 }
 
-static sw_status fit(run *r, sw_fit_result *result)
+/* What decides on the steps that are done, and so is the same when they are done again. */
+static sw_fit_options how_to_fit(run *r)
 {
-    const sw_config *c = r->c;
-    sw__run_shadow shadow;
-    SW_TRY(sw__run_shadow_of(c, &shadow));
-    const sw_text_pair metadata[] = {{SW__INFO_KEY, r->info.s}, {"swoop.version", sw_version()}};
-    const sw_fit_options o = {
+    const sw_config *const c = r->c;
+    return (sw_fit_options){
         .epochs = sw_config_int(c, SW_KEY_EPOCHS),
         .steps = sw_config_int(c, SW_KEY_STEPS),
-        .time = sw_config_number(c, SW_KEY_TIME),
-        .valid = r->val,
         .val_every = sw_config_int(c, SW_KEY_VAL_EVERY),
-        .monitor = sw_config_text(c, SW_KEY_MONITOR),
-        .patience = sw_config_int(c, SW_KEY_PATIENCE),
-        .checkpoint = r->files.folder,
-        .resume = *r->resume ? r->resume : NULL,
-        .save_every = sw_config_int(c, SW_KEY_SAVE_EVERY),
         .keep_order = !sw_config_bool(c, SW_KEY_SHUFFLE),
         .drop_last = sw_config_bool(c, SW_KEY_DROP_LAST),
         .workers = (int)sw_config_int(c, SW_KEY_WORKERS),
         .continue_on_nan = strcmp(sw_config_text(c, SW_KEY_ON_NAN), "continue") == 0,
-        .event = on_event,
         .context = r,
-        .metadata = metadata,
-        .n_metadata = SW_COUNT(metadata),
-        .shadow_every = shadow.every,
-        .shadow = shadow.device,
     };
+}
+
+static sw_status fit(run *r, sw_fit_result *result)
+{
+    const sw_config *const c = r->c;
+    const sw_text_pair metadata[] = {{SW__INFO_KEY, r->info.s}, {"swoop.version", sw_version()}};
+    sw_fit_options o = how_to_fit(r);
+    o.time = sw_config_number(c, SW_KEY_TIME);
+    o.valid = r->val;
+    o.monitor = sw_config_text(c, SW_KEY_MONITOR);
+    o.patience = sw_config_int(c, SW_KEY_PATIENCE);
+    o.checkpoint = r->files.folder;
+    o.resume = *r->resume ? r->resume : NULL;
+    o.save_every = sw_config_int(c, SW_KEY_SAVE_EVERY);
+    o.event = on_event;
+    o.metadata = metadata;
+    o.n_metadata = SW_COUNT(metadata);
+    o.shadow_every = r->shadow.every;
+    o.shadow = r->shadow.device;
     return sw_trainer_fit(r->trainer, r->train, &o, result);
 }
 
@@ -399,13 +404,15 @@ static sw_status describe_model(run *r)
 static sw_status write_profile(run *r)
 {
     if (sw_config_int(r->c, SW_KEY_PROFILE) == 0) return SW_OK;
-    char *table = NULL, *trace = NULL;
-    sw_status st = sw_trainer_profile(r->trainer, SW_PROFILE_TABLE, &table);
-    if (st == SW_OK) st = sw_trainer_profile(r->trainer, SW_PROFILE_TRACE, &trace);
-    if (st == SW_OK) st = sw__run_files_write(&r->files, "profile.txt", table);
-    if (st == SW_OK) st = sw__run_files_write(&r->files, "trace.json", trace);
-    sw_string_free(table);
-    sw_string_free(trace);
+    static const struct { sw_profile_format format; const char *file; } parts[] = {
+        {SW_PROFILE_TABLE, "profile.txt"}, {SW_PROFILE_JSON, "profile.json"}, {SW_PROFILE_TRACE, "trace.json"}};
+    sw_status st = SW_OK;
+    for (size_t i = 0; i < SW_COUNT(parts) && st == SW_OK; i++) {
+        char *text = NULL;
+        st = sw_trainer_profile(r->trainer, parts[i].format, &text);
+        if (st == SW_OK) st = sw__run_files_write(&r->files, parts[i].file, text);
+        sw_string_free(text);
+    }
     return st;
 }
 
@@ -496,20 +503,11 @@ static sw_status replay(run *r)
 {
     const sw_config *const c = r->c;
     const bool plateau = strcmp(sw_config_text(c, SW_KEY_SCHEDULE), "plateau") == 0;
-    const sw_fit_options o = {
-        .epochs = sw_config_int(c, SW_KEY_EPOCHS),
-        .steps = sw_config_int(c, SW_KEY_STEPS),
-        .valid = plateau ? r->val : NULL,
-        .val_every = sw_config_int(c, SW_KEY_VAL_EVERY),
-        .monitor = plateau ? sw_config_text(c, SW_KEY_MONITOR) : NULL,
-        .resume = r->replay->from_start ? NULL : r->replay->folder,
-        .keep_order = !sw_config_bool(c, SW_KEY_SHUFFLE),
-        .drop_last = sw_config_bool(c, SW_KEY_DROP_LAST),
-        .workers = (int)sw_config_int(c, SW_KEY_WORKERS),
-        .continue_on_nan = strcmp(sw_config_text(c, SW_KEY_ON_NAN), "continue") == 0,
-        .event = on_replayed,
-        .context = r,
-    };
+    sw_fit_options o = how_to_fit(r);
+    o.valid = plateau ? r->val : NULL;
+    o.monitor = plateau ? sw_config_text(c, SW_KEY_MONITOR) : NULL;
+    o.resume = r->replay->from_start ? NULL : r->replay->folder;
+    o.event = on_replayed;
     r->trainer->from_previous = true;
     r->replay->opened(r->replay->context, r->device, c);
     return sw_trainer_fit(r->trainer, r->train, &o, NULL);

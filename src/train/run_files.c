@@ -3,6 +3,7 @@
 #include "train/run_files.h"
 #include "io/atomic.h"
 #include "io/json.h"
+#include "io/stream.h"
 #include "train/trainer.h"
 #include <errno.h>
 #include <math.h>
@@ -70,14 +71,13 @@ static void link_last(const char *folder)
 
 static sw_status read_results(sw__run_files *f)
 {
-    char path[SW__PATH + 16], block[4096];
+    char path[SW__PATH + 16], *text = NULL;
+    size_t n = 0;
     snprintf(path, sizeof path, "%s/results.csv", f->folder);
-    FILE *in = fopen(path, "r");
-    if (!in) return errno == ENOENT ? SW_OK : sw__fail(SW_ERR_IO, "%s: %s", path, strerror(errno));
-    for (size_t n; (n = fread(block, 1, sizeof block, in)) > 0;) sw__text_put(&f->results, block, n);
-    const bool bad = ferror(in);
-    fclose(in);
-    if (bad) return sw__fail(SW_ERR_IO, "%s: it cannot be read", path);
+    if (access(path, F_OK) != 0 && errno == ENOENT) return SW_OK;
+    SW_TRY(sw__file_read(path, SIZE_MAX - 1, &text, &n));
+    sw__text_put(&f->results, text, n);
+    sw__free(text);
     return f->results.failed ? sw__no_memory(f->results.capacity, "results.csv") : SW_OK;
 }
 

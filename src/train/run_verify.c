@@ -1,5 +1,6 @@
 /* run_verify.c: steps of a run once more, and whether they come to the same bits: the library side of `swoop verify`.
  * run.c replays them from the run's earlier checkpoint or its start; here their hashes are compared with the recorded ones. */
+#include "io/stream.h"
 #include "train/hashes.h"
 #include "train/run.h"
 #include "train/trainer.h"
@@ -7,6 +8,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 typedef struct verify {
     const sw_verify_options *o;
@@ -14,7 +16,8 @@ typedef struct verify {
     sw_verify_result *out;
     const char *folder;
     char threads[32]; /* the run's */
-    sw__text file;    /* hashes.csv, lines ended by 0 */
+    char *file;       /* hashes.csv, lines ended by 0 */
+    size_t length;
     size_t row;       /* where the next row begins */
     int64_t stop;     /* last step to do; 0: not known yet */
     bool done;
@@ -35,28 +38,21 @@ static void note(const verify *v, const char *fmt, ...)
 
 static sw_status read_hashes(verify *v)
 {
-    char path[SW__PATH + 16], block[4096];
+    char path[SW__PATH + 16];
     snprintf(path, sizeof path, "%.1150s/hashes.csv", v->folder);
-    FILE *const in = fopen(path, "r");
-    if (!in && errno == ENOENT)
+    if (access(path, F_OK) != 0 && errno == ENOENT)
         return sw__fail(SW_ERR_DATA, "%s: there is none: the run recorded no hashes (key hashes), or did no step", path);
-    if (!in) return sw__fail(SW_ERR_IO, "%s: %s", path, strerror(errno));
-    for (size_t n; (n = fread(block, 1, sizeof block, in)) > 0;) sw__text_put(&v->file, block, n);
-    const bool bad = ferror(in) != 0;
-    fclose(in);
-    if (bad) return sw__fail(SW_ERR_IO, "%s: it cannot be read", path);
-    if (v->file.failed) return sw__no_memory(v->file.capacity, "hashes.csv");
-    if (!v->file.len || v->file.s[v->file.len - 1] != '\n')
-        return sw__fail(SW_ERR_FORMAT, "%s: its last line is cut off", path);
-    for (size_t i = 0; i < v->file.len; i++)
-        if (v->file.s[i] == '\n') v->file.s[i] = 0;
-    v->row = strlen(v->file.s) + 1;
+    SW_TRY(sw__file_read(path, SIZE_MAX - 1, &v->file, &v->length));
+    if (!v->length || v->file[v->length - 1] != '\n') return sw__fail(SW_ERR_FORMAT, "%s: its last line is cut off", path);
+    for (size_t i = 0; i < v->length; i++)
+        if (v->file[i] == '\n') v->file[i] = 0;
+    v->row = strlen(v->file) + 1;
     return SW_OK;
 }
 
 static const char *row_at(const verify *v, size_t at)
 {
-    return at < v->file.len ? v->file.s + at : NULL;
+    return at < v->length ? v->file + at : NULL;
 }
 
 /* The last recorded step that is at most `most`, from `from` on; 0: none. */
@@ -92,7 +88,7 @@ static sw_status compare_row(verify *v, sw_params *p, int64_t step, const char *
     sw_verify_result *const out = v->out;
     sw__text row = {0};
     const sw_status st = sw__hashes_row(p, &row);
-    const int n = count_fields(v->file.s) - 1;
+    const int n = count_fields(v->file) - 1;
     for (int k = 0; st == SW_OK && k < n; k++) {
         char want[64], have[64];
         field(recorded, k + 1, want, sizeof want);
@@ -100,7 +96,7 @@ static sw_status compare_row(verify *v, sw_params *p, int64_t step, const char *
         out->tensors = n;
         if (strcmp(want, have) == 0) continue;
         if (out->differing++ > 0) continue;
-        field(v->file.s, k + 1, out->tensor, sizeof out->tensor);
+        field(v->file, k + 1, out->tensor, sizeof out->tensor);
         out->step = step;
     }
     sw__text_free(&row);
@@ -117,7 +113,7 @@ static sw_status check_header(const verify *v, const sw_params *p)
 {
     sw__text header = {0};
     sw_status st = sw__hashes_header(p, &header);
-    if (st == SW_OK && strcmp(header.s, v->file.s) != 0)
+    if (st == SW_OK && strcmp(header.s, v->file) != 0)
         st = sw__fail(SW_ERR_DATA, "%s/hashes.csv: it is of other tensors than this model's", v->folder);
     sw__text_free(&header);
     return st;
@@ -206,7 +202,7 @@ sw_status sw_run_verify(const char *folder, const sw_verify_options *o, const sw
     if (st == SW_OK) st = sw__run_replay(c, &how);
     if (v.done && st == SW_ERR_INTERRUPTED) st = SW_OK;
     else if (st == SW_OK) st = sw__fail(SW_ERR_DATA, "%s: the run's own keys let no step be replayed", folder);
-    sw__text_free(&v.file);
+    sw__free(v.file);
     sw_config_free(c);
     return st;
 }

@@ -78,8 +78,7 @@ static sw_status expose(shadow *s)
     s->n_nodes = g->n_nodes;
     s->output = sw__malloc(s->n_nodes * sizeof *s->output);
     if (!s->output) return sw__no_memory(s->n_nodes * sizeof *s->output, "the shadow's outputs");
-    for (uint32_t i = 0; i < g->n_outputs; i++)
-        if (strcmp(g->outputs[i].name, "loss") == 0) s->loss = g->outputs[i].node;
+    s->loss = sw_graph_output(g, "loss").id;
     g->n_assigns = g->n_outputs = 0;
     for (uint32_t i = 0; i < s->n_nodes; i++) {
         char name[24];

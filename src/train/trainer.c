@@ -124,9 +124,8 @@ static bool learns(sw__mode mode) { return mode == SW__TRAIN || mode == SW__ACCU
 
 static sw_t named_model(const sw_trainer *t, sw_t x)
 {
-    const size_t n = strlen(SW_LAYERS_PREFIX);
-    const bool layers = strncmp(t->model_name, SW_LAYERS_PREFIX, n) == 0;
-    return layers ? sw_model_layers(t->model_name + n, x, t->outputs) : sw_model_build(t->model_name, x, t->outputs);
+    const char *const layers = sw_model_layers_of(t->model_name);
+    return layers ? sw_model_layers(layers, x, t->outputs) : sw_model_build(t->model_name, x, t->outputs);
 }
 
 /* The forward pass and, but for predictions, the loss. */
@@ -203,13 +202,6 @@ sw_status sw__trainer_graph(sw_trainer *t, sw__mode mode, int64_t n, sw_graph **
 
 /* ---- programs ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t product(const int64_t *dims, int rank)
-{
-    int64_t n = 1;
-    for (int i = 0; i < rank; i++) n *= dims[i];
-    return n;
-}
-
 static bool reads_average(const sw_trainer *t, sw__mode mode)
 {
     return t->averaged > 0 && (mode == SW__EVAL || mode == SW__PREDICT);
@@ -230,10 +222,12 @@ sw_status sw__trainer_variables_graph(sw_trainer *t, sw__mode mode, int64_t n, s
     return st;
 }
 
-static sw_status make_params(sw_trainer *t, sw__mode mode, int64_t n)
+/* g is the graph of that mode; others are recorded where it has not all variables of a step. */
+static sw_status make_params(sw_trainer *t, sw__mode mode, int64_t n, const sw_graph *g)
 {
     sw_graph *all = NULL;
     const bool parts = mode == SW__ACCUM || mode == SW__UPDATE;
+    if (!parts && !is_frozen(t, mode)) return sw_params_new(t->device, g, t->o.seed, &t->params);
     SW_TRY(sw__trainer_variables_graph(t, parts ? SW__BOTH : mode, n, &all));
     const sw_status st = sw_params_new(t->device, all, t->o.seed, &t->params);
     sw_graph_free(all);
@@ -271,8 +265,8 @@ void sw__trainer_places(const sw_trainer *t, sw__batch_program *p)
     p->scale = sw_program_output(p->program, SW_OUTPUT_SCALE);
     p->finite = sw_program_output(p->program, SW_OUTPUT_FINITE);
     p->output = sw_program_output(p->program, "output");
-    p->x_elements = p->n * product(t->x_shape, t->x_rank);
-    p->y_elements = p->n * product(t->y_shape, t->y_rank);
+    p->x_elements = p->n * sw__dims_product(t->x_shape, t->x_rank);
+    p->y_elements = p->n * sw__dims_product(t->y_shape, t->y_rank);
 }
 
 static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_program *p)
@@ -280,7 +274,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     sw_graph *g = NULL;
     SW_TRY(sw__trainer_graph(t, mode, n, &g));
     sw_status st = SW_OK;
-    if (!t->params) st = make_params(t, mode, n);
+    if (!t->params) st = make_params(t, mode, n, g);
     *p = (sw__batch_program){.mode = mode, .n = n, .averaged = reads_average(t, mode), .frozen = is_frozen(t, mode)};
     const bool timed = t->o.profile && (mode == SW__TRAIN || mode == SW__ACCUM);
     const sw_compile_options o = {.params = t->params, .profile = timed,
@@ -385,9 +379,9 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
     t->y_rank = d->y_rank;
     memcpy(t->y_shape, d->y_shape, sizeof t->y_shape);
     t->classes = d->classes;
-    t->positions = d->target == SW_TARGET_CLASS ? product(d->y_shape, d->y_rank) : 1;
+    t->positions = d->target == SW_TARGET_CLASS ? sw__dims_product(d->y_shape, d->y_rank) : 1;
     t->outputs = t->o.outputs;
-    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : product(d->y_shape, value_axes(t));
+    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : sw__dims_product(d->y_shape, value_axes(t));
 }
 
 /* Evaluation batches are not smaller than 256 so that small training batches do not make it slow; within so many bytes they are
@@ -630,9 +624,9 @@ sw_status sw_trainer_predict(sw_trainer *t, const sw_dataset *d, const int64_t *
     SW_TRY(sw__trainer_prepare(t, d, SW__PREDICT));
     if (n <= 0) return SW_OK;
     const int64_t batch = sw__eval_batch(t, n);
-    const size_t bytes = (size_t)(batch * product(t->x_shape, t->x_rank)) * sw_dtype_size(t->x_dtype);
+    const size_t bytes = (size_t)(batch * sw__dims_product(t->x_shape, t->x_rank)) * sw_dtype_size(t->x_dtype);
     const sw_dataset_info *about = sw_dataset_about(d);
-    const size_t labels = (size_t)(batch * product(about->y_shape, about->y_rank)) * sizeof(int64_t);
+    const size_t labels = (size_t)(batch * sw__dims_product(about->y_shape, about->y_rank)) * sizeof(int64_t);
     void *x = sw__malloc(bytes), *y = sw__malloc(labels);
     int64_t *counted = sw__malloc((size_t)batch * sizeof *counted);
     sw_status st = x && y && counted ? SW_OK : sw__no_memory(bytes, "a batch");

@@ -38,10 +38,5 @@ static inline void sw__columns_at(const sw__columns *c, int64_t i, int64_t at[4]
 
 /* A number that orders as the value does: -0 equals 0, NaN is greater than all else. i: element. */
 uint64_t sw__cpu_order_key(sw_dtype t, const void *p, int64_t i);
-/* Index i of i32 or i64. */
-static inline int64_t sw__cpu_index(sw_dtype t, const void *p, int64_t i)
-{
-    return t == SW_I32 ? ((const int32_t *)p)[i] : ((const int64_t *)p)[i];
-}
 
 #endif

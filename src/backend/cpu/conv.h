@@ -1,5 +1,5 @@
 /* conv.h: a convolution with everything spelled out, and the CPU backend's own ways to compute it.
- * Between op_conv.c and conv_loops.c, conv_small.c. */
+ * Between op_conv.c and conv_loops.c, wino.c. */
 #ifndef SW_BACKEND_CPU_CONV_H
 #define SW_BACKEND_CPU_CONV_H
 

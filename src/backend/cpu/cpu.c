@@ -291,13 +291,18 @@ static bool cpu_op_accepts(void *dev, const sw__op_desc *d, int i)
     return op->accepts == NULL || op->accepts(dev, d, i);
 }
 
+void sw__cpu_drop_state(sw__cpu_plan *p)
+{
+    if (p->state != NULL && p->drop != NULL) p->drop(p->state);
+    else sw__free(p->state);
+}
+
 static void cpu_op_free(void *dev, void *plan)
 {
     (void)dev;
     sw__cpu_plan *const p = plan;
     if (p == NULL) return;
-    if (p->state != NULL && p->drop != NULL) p->drop(p->state);
-    else sw__free(p->state);
+    sw__cpu_drop_state(p);
     sw__free(p->name);
     sw__free(p);
 }
@@ -335,8 +340,7 @@ static sw_status plan_bf16(sw__cpu_plan *p)
     sw_status st = sw__cpu_ops[p->d.op].plan(p);
     if (st == SW_OK && strncmp(p->note, "ref", 3) == 0) st = sw__fail(SW_ERR_UNSUPPORTED, "oneDNN has but %s", p->note);
     if (st == SW_OK) return st;
-    if (p->state != NULL && p->drop != NULL) p->drop(p->state);
-    else sw__free(p->state);
+    sw__cpu_drop_state(p);
     *p = before;
     return st;
 }
@@ -401,6 +405,11 @@ static const char *cpu_op_note(void *plan)
     return ((sw__cpu_plan *)plan)->note;
 }
 
+static bool cpu_op_on_copies(void *plan)
+{
+    return ((sw__cpu_plan *)plan)->on_copies;
+}
+
 const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
     [SW_OP_MATMUL] = {sw__cpu_matmul_accepts, sw__cpu_matmul_plan, true},
     [SW_OP_DOT] = {sw__cpu_matmul_accepts, sw__cpu_matmul_plan, true},
@@ -429,13 +438,12 @@ const sw__cpu_op sw__cpu_ops[SW_OP_COUNT] = {
     [SW_OP_CTC_LOSS] = {sw__cpu_dense_accepts, sw__cpu_ctc_plan, true},
     [SW_OP_ATTENTION] = {sw__cpu_attention_accepts, sw__cpu_attention_plan, true},
     [SW_OP_ATTENTION_GRAD] = {sw__cpu_attention_accepts, sw__cpu_attention_plan, true},
-    [SW_OP_CUSTOM] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
-    [SW_OP_CUSTOM_GRAD] = {sw__cpu_custom_accepts, sw__cpu_custom_plan, false},
+    [SW_OP_CUSTOM] = {sw__cpu_dense_accepts, sw__cpu_custom_plan, false},
+    [SW_OP_CUSTOM_GRAD] = {sw__cpu_dense_accepts, sw__cpu_custom_plan, false},
 };
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-extern const sw__backend sw__backend_cpu;
 const sw__backend sw__backend_cpu = {
     .name = "cpu",
     .count = cpu_count,
@@ -450,6 +458,7 @@ const sw__backend sw__backend_cpu = {
     .fill = cpu_fill,
     .sync = cpu_sync,
     .host_pointer = cpu_host_pointer,
+    .peak = sw__cpu_peak,
     .kernel_build = cpu_kernel_build,
     .kernel_free = cpu_kernel_free,
     .kernel_launch = cpu_kernel_launch,
@@ -458,6 +467,7 @@ const sw__backend sw__backend_cpu = {
     .op_free = cpu_op_free,
     .op_exec = cpu_op_exec,
     .op_note = cpu_op_note,
+    .op_on_copies = cpu_op_on_copies,
     .source_build = sw__cpu_source_build,
     .source_free = sw__cpu_source_free,
     .source_launch = sw__cpu_source_launch,

@@ -20,6 +20,8 @@ typedef struct sw__cpu {
     sw__traits traits;
 } sw__cpu;
 
+extern const sw__backend sw__backend_cpu;
+
 #define SW__CPU_MAX_REFS 24 /* a user's op has that many, see swoop/kernel.h */
 
 typedef struct sw__cpu_plan sw__cpu_plan;
@@ -35,6 +37,7 @@ struct sw__cpu_plan {
     void *state;                      /* the op's own */
     size_t workspace;
     int threads;                      /* 1 or the device's: see sw__cpu_plan_threads */
+    bool on_copies;                   /* halves are copied to f32 for it */
     char note[112];
 };
 
@@ -43,6 +46,8 @@ typedef struct sw__cpu_op {
     sw_status (*plan)(sw__cpu_plan *p); /* sets exec, state, workspace, note */
     bool widens;                        /* computes in f32 and f64 only: halves go through sw__cpu_half_plan */
 } sw__cpu_op;
+
+void sw__cpu_drop_state(sw__cpu_plan *p); /* frees the op's own (cpu.c) */
 
 /* plan is NULL for ops that the CPU backend does not take whole. */
 extern const sw__cpu_op sw__cpu_ops[SW_OP_COUNT];
@@ -53,9 +58,6 @@ sw__desc sw__cpu_dense(sw_dtype t, int rank, const int64_t *dim);           /* r
 sw__desc sw__cpu_channels_last(sw_dtype t, int rank, const int64_t *dim);   /* [N, C, …] stored N, …, C */
 bool sw__cpu_same_strides(const sw__desc *a, const sw__desc *b);            /* on axes longer than 1 */
 bool sw__cpu_overlaps(const sw__desc *d); /* some axis longer than 1 has stride 0 */
-/* "f32[2,3] strides [3,1]", and an op's inputs and outputs so; for messages. */
-void sw__cpu_desc_text(const sw__desc *d, char *buf, size_t size);
-void sw__cpu_shapes_text(const sw__op_desc *d, char *buf, size_t size);
 
 /* Copies elements of one type between two layouts of the same dims; threaded when large. */
 void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc);
@@ -84,6 +86,12 @@ static inline size_t sw__cpu_align(size_t bytes)
     return (bytes + 63) & ~(size_t)63;
 }
 
+/* Index i of i32 or i64. */
+static inline int64_t sw__cpu_index(sw_dtype t, const void *p, int64_t i)
+{
+    return t == SW_I32 ? ((const int32_t *)p)[i] : ((const int64_t *)p)[i];
+}
+
 /* All elements lie side by side, in whatever order of the axes. */
 bool sw__cpu_packed(const sw__desc *d);
 
@@ -105,11 +113,11 @@ sw_status sw__cpu_recurrent_plan(sw__cpu_plan *p);
 sw_status sw__cpu_ctc_plan(sw__cpu_plan *p);
 bool sw__cpu_attention_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
 sw_status sw__cpu_attention_plan(sw__cpu_plan *p);
-bool sw__cpu_custom_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i);
 sw_status sw__cpu_custom_plan(sw__cpu_plan *p);
 sw_status sw__cpu_source_build(void *dev, const sw_kernel_source *s, void **built);
 void sw__cpu_source_free(void *dev, void *built);
 sw_status sw__cpu_source_launch(void *dev, void *built, const sw__source_launch *l);
+sw_status sw__cpu_peak(void *dev, sw_device_peak *out); /* backend.h: peak (peak.c) */
 void *sw__cpu_address(const sw__bind *b); /* where a bound tensor is; never NULL (cpu.c) */
 bool sw__cpu_has_half(const sw__op_desc *d); /* some tensor is f16 or bf16 */
 sw_status sw__cpu_half_plan(sw__cpu_plan *p);

@@ -1,10 +1,9 @@
-/* cpu_desc.c: helpers over tensor descriptors: layouts, comparing, text, strided copies.
+/* cpu_desc.c: helpers over tensor descriptors: layouts, comparing, strided copies.
  * Below the CPU backend's ops. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
 
 #include <omp.h>
-#include <stdio.h>
 
 SW__SIMD_DECLARE(void, sw__relu_run, (float *y, int64_t n));
 
@@ -56,29 +55,6 @@ bool sw__cpu_overlaps(const sw__desc *d)
     for (int i = 0; i < d->rank; i++)
         if (d->dim[i] > 1 && d->stride[i] == 0) return true;
     return false;
-}
-
-void sw__cpu_desc_text(const sw__desc *d, char *buf, size_t size)
-{
-    int n = snprintf(buf, size, "%s[", sw_dtype_name((sw_dtype)d->dtype));
-    for (int i = 0; i < d->rank && n >= 0 && (size_t)n < size; i++)
-        n += snprintf(buf + n, size - (size_t)n, i > 0 ? ",%lld" : "%lld", (long long)d->dim[i]);
-    for (int i = 0; i < d->rank && n >= 0 && (size_t)n < size; i++)
-        n += snprintf(buf + n, size - (size_t)n, i > 0 ? ",%lld" : "] strides [%lld", (long long)d->stride[i]);
-    if (n >= 0 && (size_t)n < size) snprintf(buf + n, size - (size_t)n, "]");
-}
-
-void sw__cpu_shapes_text(const sw__op_desc *d, char *buf, size_t size)
-{
-    size_t n = 0;
-    buf[0] = '\0';
-    for (int i = 0; i < d->n_in + d->n_out && n < size; i++) {
-        const sw__desc *const t = i < d->n_in ? &d->in[i] : &d->out[i - d->n_in];
-        if (i > 0) n += (size_t)snprintf(buf + n, size - n, i == d->n_in ? " -> " : ", ");
-        if (n >= size) break;
-        sw__cpu_desc_text(t, buf + n, size - n);
-        n += strlen(buf + n);
-    }
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */

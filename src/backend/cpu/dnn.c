@@ -519,11 +519,6 @@ const char *sw__dnn_note(const sw__dnn_job *j)
     return j->note;
 }
 
-int sw__dnn_reorders(const sw__dnn_job *j)
-{
-    return j->reorders;
-}
-
 static sw_status set_handles(sw__dnn_job *j, void *const *ptr, char *workspace)
 {
     for (int i = 0; i < j->n; i++) {

@@ -45,7 +45,6 @@ size_t sw__dnn_workspace(const sw__dnn_job *j); /* bytes, 64-byte aligned */
 /* ptr[slot] of each operand. Threads: those of omp_get_max_threads(), the same as when the job was made. */
 sw_status sw__dnn_run(sw__dnn_job *j, void *const *ptr, void *workspace);
 const char *sw__dnn_note(const sw__dnn_job *j); /* "brgemm:avx512_core, 1 reorder" */
-int sw__dnn_reorders(const sw__dnn_job *j);
 void sw__dnn_free(sw__dnn_job *j);
 
 #endif

@@ -1,5 +1,5 @@
 /* gemm_simd.c: the tile that all own matrix products and convolutions are made of, see sw__tile in gemm.h.
- * Compiled once per instruction set. Called by gemm_blocked.c and conv_small.c.
+ * Compiled once per instruction set. Called by gemm_blocked.c and wino.c.
  * A tile's sums stay in registers; every count is a compile-time constant of a function in the tables below. */
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/simd_vec.h"

@@ -1,7 +1,8 @@
 /* op_conv.c: CONV (x, w, bias -> y, relu), CONV_GRAD_X (dy, w -> dx), CONV_GRAD_W (x, dy -> dw): plans.
- * oneDNN with images as they lie where it likes that (channels last), else reordered; weights lie as in the model file
- * (O, C, spatial) and are reordered in each run. Own kernels for few channels (conv_small.c), loops for the rest. */
+ * 3x3 with stride 1 in Winograd's form (wino.h). Else oneDNN with images as they lie where it likes that (channels last),
+ * or reordered; weights lie as in the model file (O, C, spatial) and are reordered in each run. Loops for the rest. */
 #include "backend/cpu/conv.h"
+#include "backend/cpu/wino.h"
 
 #include <stdio.h>
 
@@ -9,6 +10,7 @@ typedef struct conv {
     sw__conv c;
     int x, w, bias, y;   /* indices of the tensors among inputs and outputs; bias -1: none */
     sw__dnn_job *job;
+    sw__wino wino;
 } conv;
 
 /* ---- what is to be computed -------------------------------------------------------------------------------------- */
@@ -98,11 +100,16 @@ static sw__dnn_operand image(const sw__desc *d, int slot)
     return o;
 }
 
+static double work_of(const sw__conv *c)
+{
+    return (double)(c->n * c->groups * c->o * c->c) * (double)(c->y[0] * c->y[1] * c->y[2]) *
+           (double)(c->w[0] * c->w[1] * c->w[2]);
+}
+
 static sw_status plan_dnn(sw__cpu_plan *p, conv *s)
 {
     const sw__conv *const c = &s->c;
-    sw__cpu_plan_threads(p, (double)(c->n * c->groups * c->o * c->c) * (double)(c->y[0] * c->y[1] * c->y[2]) *
-                                (double)(c->w[0] * c->w[1] * c->w[2]));
+    sw__cpu_plan_threads(p, work_of(c));
     const sw__dnn_operand x = image(&p->desc[s->x], s->x), y = image(&p->desc[s->y], s->y);
     const sw__dnn_operand w = {.desc = p->desc[s->w], .slot = s->w, .format = SW_DNN_ANY};
     sw__dnn_operand bias = {.slot = 2};
@@ -124,6 +131,31 @@ static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
     if (s->c.relu && p->desc[s->y].dtype == SW_BF16) sw__cpu_relu_bf16(ptr[s->y], &p->desc[s->y], p->cpu->threads);
     else if (s->c.relu) sw__cpu_relu(p->cpu->simd, ptr[s->y], &p->desc[s->y], p->cpu->threads);
     return SW_OK;
+}
+
+/* ---- Winograd ---------------------------------------------------------------------------------------------------- */
+
+/* Weights as they lie in the model's file. */
+static bool wino_can(const sw__cpu_plan *p, const conv *s)
+{
+    return p->attr.conv.nd == 2 && channels_last(&p->desc[s->x]) && channels_last(&p->desc[s->y]) &&
+           dense(&p->desc[s->w]) && sw__wino_can(&s->c);
+}
+
+static sw_status exec_wino(sw__cpu_plan *p, void *const *ptr)
+{
+    const conv *const s = p->state;
+    sw__wino_run(&s->wino, ptr[s->x], ptr[s->w], s->bias >= 0 ? ptr[s->bias] : NULL, ptr[s->y], ptr[p->d.n_in + 1]);
+    return SW_OK;
+}
+
+static void plan_wino(sw__cpu_plan *p, conv *s)
+{
+    sw__cpu_plan_threads(p, work_of(&s->c));
+    sw__wino_plan(&s->wino, &s->c, p->cpu->simd, p->threads);
+    p->exec = exec_wino;
+    p->workspace = s->wino.bytes;
+    snprintf(p->note, sizeof p->note, "winograd:%s, 0 reorders", sw__simd_name(p->cpu->simd));
 }
 
 /* ---- plan -------------------------------------------------------------------------------------------------------- */
@@ -171,6 +203,10 @@ sw_status sw__cpu_conv_plan(sw__cpu_plan *p)
     }
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
+    if (t == SW_F32 && dnn_can(p, s) && wino_can(p, s)) {
+        plan_wino(p, s);
+        return SW_OK;
+    }
     if (dnn_can(p, s)) {
         p->exec = exec_dnn;
         const sw_status st = plan_dnn(p, s);

@@ -24,7 +24,7 @@ typedef struct sample {
 
 static int64_t int_of(const sw__cpu_plan *p, void *const *ptr, int in, int64_t i)
 {
-    return p->d.in[in].dtype == SW_I64 ? ((const int64_t *)ptr[in])[i] : ((const int32_t *)ptr[in])[i];
+    return sw__cpu_index((sw_dtype)p->d.in[in].dtype, ptr[in], i);
 }
 
 static double at(const sample *a, int64_t t, int64_t place)

@@ -20,18 +20,6 @@ static void run_host(const sw__cpu *cpu, sw_host_function *host, const sw_host_a
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-static bool row_major(const sw__desc *d)
-{
-    const sw__desc dense = sw__cpu_dense((sw_dtype)d->dtype, d->rank, d->dim);
-    return sw__desc_elements(d) == 0 || sw__cpu_same_strides(d, &dense);
-}
-
-bool sw__cpu_custom_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
-{
-    (void)cpu;
-    return row_major(&d->in[i]);
-}
-
 static sw_status exec_custom(sw__cpu_plan *p, void *const *ptr)
 {
     const sw_op_grid *const grid = p->state;
@@ -48,7 +36,7 @@ sw_status sw__cpu_custom_plan(sw__cpu_plan *p)
     if (s->host == NULL)
         return sw__source_missing("cpu", s, p->d.op == SW_OP_CUSTOM ? "forward.host" : "backward.host");
     for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
-        if (!row_major(&p->desc[i])) return sw__fail(SW_ERR_UNSUPPORTED, "tensor %d is not dense and row-major", i + 1);
+        if (!sw__desc_row_major(&p->desc[i])) return sw__fail(SW_ERR_UNSUPPORTED, "tensor %d is not dense and row-major", i + 1);
     sw_op_grid *const grid = sw__calloc(1, sizeof *grid);
     if (grid == NULL) return sw__no_memory(sizeof *grid, "a planned op");
     p->state = grid;

@@ -84,10 +84,7 @@ static sw_status exec_half(sw__cpu_plan *p, void *const *ptr)
 static void drop(void *state)
 {
     half *const s = state;
-    if (s->inner != NULL) {
-        if (s->inner->state != NULL && s->inner->drop != NULL) s->inner->drop(s->inner->state);
-        else sw__free(s->inner->state);
-    }
+    if (s->inner != NULL) sw__cpu_drop_state(s->inner);
     sw__free(s->inner);
     sw__free(s);
 }
@@ -136,6 +133,7 @@ sw_status sw__cpu_half_plan(sw__cpu_plan *p)
     }
     s->inner_work = p->workspace;
     p->workspace += s->inner->workspace;
+    p->on_copies = true;
     snprintf(p->note, sizeof p->note, "as f32: %.100s", s->inner->note);
     return SW_OK;
 }

@@ -92,6 +92,12 @@ static sw_status exec_f32(sw__cpu_plan *p, void *const *ptr)
     return SW_OK;
 }
 
+int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b)
+{
+    const sw__recurrent *const r = &((const sw__recurrent_plan *)p->state)->r;
+    return r->lengths < 0 ? r->steps : sw__cpu_index((sw_dtype)p->d.in[r->lengths].dtype, ptr[r->lengths], b);
+}
+
 sw_status sw__cpu_check_steps(const sw__cpu_plan *p, void *const *ptr)
 {
     const sw__recurrent *const r = &((const sw__recurrent_plan *)p->state)->r;
@@ -102,14 +108,6 @@ sw_status sw__cpu_check_steps(const sw__cpu_plan *p, void *const *ptr)
                             (long long)r->steps);
     }
     return SW_OK;
-}
-
-int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b)
-{
-    const sw__recurrent *const r = &((const sw__recurrent_plan *)p->state)->r;
-    if (r->lengths < 0) return r->steps;
-    const void *const v = ptr[r->lengths];
-    return p->d.in[r->lengths].dtype == SW_I64 ? ((const int64_t *)v)[b] : ((const int32_t *)v)[b];
 }
 
 /* ---- plan -------------------------------------------------------------------------------------------------------- */

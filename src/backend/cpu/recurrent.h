@@ -18,8 +18,6 @@
     (const sw__recurrent *r, const REAL *saved, const REAL *y, const REAL *before, REAL *dh, REAL *dc, REAL *dx,       \
      REAL *ds)
 
-typedef void sw__cell_forward_f32 SW__CELL_FORWARD(float);
-typedef void sw__cell_backward_f32 SW__CELL_BACKWARD(float);
 SW__SIMD_DECLARE(void, sw__cell_forward, SW__CELL_FORWARD(float));
 SW__SIMD_DECLARE(void, sw__cell_backward, SW__CELL_BACKWARD(float));
 
@@ -40,15 +38,14 @@ typedef struct sw__recurrent_plan {
     sw__simd level;
 } sw__recurrent_plan;
 
-/* Steps that each sample has, checked against T. */
-sw_status sw__cpu_check_steps(const sw__cpu_plan *p, void *const *ptr);
 sw_status sw__cpu_recurrent_f64(sw__cpu_plan *p, void *const *ptr);
 /* op_recurrent_bf16.c, which only machines with AVX512_BF16 have: bytes of a packed matrix, floats of room beside the
  * shared ones, exec */
 size_t sw__cpu_recurrent_bf16_packed(const sw__step_matrix *m);
 int64_t sw__cpu_recurrent_bf16_room(const sw__recurrent_plan *s, int64_t samples);
 sw_status sw__cpu_recurrent_bf16(sw__cpu_plan *p, void *const *ptr);
-/* lengths[b], checked by the exec before: T without lengths */
+/* lengths[b]: T without lengths */
 int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b);
+sw_status sw__cpu_check_steps(const sw__cpu_plan *p, void *const *ptr); /* all lengths, before a run */
 
 #endif

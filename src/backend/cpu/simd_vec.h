@@ -17,6 +17,7 @@ static inline void v_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
 static inline void v_store_some(float *p, vmask m, vf v) { _mm512_mask_storeu_ps(p, m, v); }
 static inline vf v_set(float x) { return _mm512_set1_ps(x); }
 static inline vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf v_relu(vf a) { return _mm512_max_ps(_mm512_setzero_ps(), a); } /* NaN: the second operand */
@@ -48,6 +49,7 @@ static inline void v_store(float *p, vf v) { _mm256_storeu_ps(p, v); }
 static inline void v_store_some(float *p, vmask m, vf v) { _mm256_maskstore_ps(p, m, v); }
 static inline vf v_set(float x) { return _mm256_set1_ps(x); }
 static inline vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+static inline vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf v_relu(vf a) { return _mm256_max_ps(_mm256_setzero_ps(), a); }
@@ -81,6 +83,7 @@ static __attribute__((noinline, unused)) void v_store_some(float *p, vmask m, vf
 }
 static inline vf v_set(float x) { return (vf){x, x, x, x}; }
 static inline vf v_add(vf a, vf b) { return a + b; }
+static inline vf v_sub(vf a, vf b) { return a - b; }
 static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
 static inline vf v_mul(vf a, vf b) { return a * b; }
 static inline vf v_max(vf a, vf b)

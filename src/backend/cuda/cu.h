@@ -294,6 +294,7 @@ static inline void *sw__cu_pointer(const sw__bind *b, size_t offset)
 
 /* cu_driver.c: waits for the event, or for all work (NULL); as one of several ranks not for ever. */
 sw_status sw__cu_wait(sw__cu *c, sw__cu_event event);
+void sw__cu_settle(sw__cu *c); /* the same for the stream where a failure is nobody's: the message stays as it was */
 
 /* cu_upload.c: src may be changed as soon as it returns; a transfer that fails later is told by a later call. */
 sw_status sw__cu_upload(sw__cu *c, sw__cu_address to, const void *src, size_t bytes);

@@ -56,9 +56,9 @@ static sw_status cu_fill(void *dev, void *buffer, size_t offset, size_t bytes, u
 /* Waits: what was launched before may still use it. */
 static void cu_release(void *dev, void *buffer)
 {
-    const sw__cu *const c = dev;
+    sw__cu *const c = dev;
     if (buffer == NULL) return;
-    (void)c->api->cuStreamSynchronize(c->stream);
+    sw__cu_settle(c);
     (void)c->api->cuMemFree_v2(sw__cu_at(buffer, 0));
 }
 
@@ -101,6 +101,13 @@ sw_status sw__cu_wait(sw__cu *c, sw__cu_event event)
     }
     if (code == SW_CU_NOT_READY) code = event != NULL ? c->api->cuEventSynchronize(event) : c->api->cuStreamSynchronize(c->stream);
     return code == SW_CU_OK ? SW_OK : sw__cu_fail(c, code, call);
+}
+
+void sw__cu_settle(sw__cu *c)
+{
+    char why[1024];
+    snprintf(why, sizeof why, "%s", sw_error());
+    if (sw__cu_wait(c, NULL) != SW_OK) (void)sw__fail(SW_ERR_DEVICE, "%s", why);
 }
 
 static sw_status cu_finish(void *dev)
@@ -239,9 +246,9 @@ static sw_status cu_binary(void *dev, void *of, void **bytes, size_t *n)
 /* A kernel that runs must not lose its code. */
 static void cu_unload(void *dev, void *of)
 {
-    const sw__cu *const c = dev;
+    sw__cu *const c = dev;
     module *const m = of;
-    (void)c->api->cuStreamSynchronize(c->stream);
+    sw__cu_settle(c);
     (void)c->api->cuModuleUnload(m->handle);
     sw__free(m->image);
     sw__free(m);
@@ -355,7 +362,7 @@ static sw_status cu_timer(void *dev, double *seconds)
         return SW_OK;
     }
     CALL(cuEventRecord, c->timer[1], c->stream);
-    CALL(cuEventSynchronize, c->timer[1]);
+    SW_TRY(sw__cu_wait(c, c->timer[1]));
     CALL(cuEventElapsedTime, &milliseconds, c->timer[0], c->timer[1]);
     *c->timed += (double)milliseconds * 1e-3;
     return SW_OK;

@@ -76,7 +76,7 @@ void sw__cu_recording_free(sw__cu *c, void *of)
 {
     recording *const r = of;
     if (r == NULL) return;
-    (void)c->api->cuStreamSynchronize(c->stream);
+    sw__cu_settle(c);
     if (r->exec != NULL) (void)c->api->cuGraphExecDestroy(r->exec);
     sw__free(r);
 }

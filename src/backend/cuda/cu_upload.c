@@ -87,7 +87,7 @@ static sw_status make_large(sw__cu *c, sw__cu_slot *s, size_t bytes)
 {
     size_t room = SW_CU_SMALL;
     while (room < bytes) room *= 2;
-    if (s->taken != NULL) CALL(cuStreamSynchronize, c->stream); /* its memory may still be read */
+    if (s->taken != NULL) SW_TRY(sw__cu_wait(c, NULL)); /* its memory may still be read */
     drop_memory(c, s);
     SW_TRY(make_event(c, &s->sent));
     SW_TRY(make_event(c, &s->taken));
@@ -122,7 +122,8 @@ static sw_status send_beside(sw__cu *c, sw__cu_slot *s, sw__cu_address to, size_
     return SW_OK;
 }
 
-/* After a failure in the middle nobody knows which event stands for what: all is waited for. */
+/* After a failure in the middle nobody knows which event stands for what: all is waited for, the work first, as the copies
+ * wait for it; its ranks may be lost. */
 static sw_status send_large(sw__cu *c, sw__cu_address to, const void *src, size_t bytes)
 {
     sw__cu_slot *const s = &c->slot[c->turn++ % SW_CU_SLOTS];
@@ -132,8 +133,8 @@ static sw_status send_large(sw__cu *c, sw__cu_address to, const void *src, size_
     const sw_status st = s->device != 0 ? send_beside(c, s, to, bytes) : send_direct(c, s, to, bytes);
     s->busy = st == SW_OK;
     if (s->busy) return SW_OK;
+    sw__cu_settle(c);
     (void)c->api->cuStreamSynchronize(c->copy);
-    (void)c->api->cuStreamSynchronize(c->stream);
     return st;
 }
 

@@ -1,5 +1,5 @@
-/* dnn_plan.c: a convolution as a graph of cuDNN's, and the engine for it: DESIGN §7's rules (exact f32 unless TF32 is
- * asked for, the same bits every time) applied to what the library proposes. Between dnn_conv.c and the library; needs
+/* dnn_plan.c: a convolution as a graph of cuDNN's, and the engine for it: swoop's rules (exact f32 unless TF32 is asked
+ * for, the same bits every time) applied to what the library proposes. Between dnn_conv.c and the library; needs
  * no GPU. */
 #include "backend/cuda/dnn.h"
 

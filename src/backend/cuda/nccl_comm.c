@@ -53,16 +53,23 @@ static void pause_for(long nanoseconds)
     (void)nanosleep(&(struct timespec){ .tv_nsec = nanoseconds }, NULL);
 }
 
+/* How the communicator fares: *idle: it has done what it was asked for. */
+static sw_status look(const sw__nccl *n, const char *call, bool *idle)
+{
+    int state = SW_ncclInProgress;
+    const int status = n->api->ncclCommGetAsyncError(n->comm, &state);
+    if (status != 0) return failed(n, status, "ncclCommGetAsyncError");
+    *idle = state == 0;
+    return *idle || state == SW_ncclInProgress ? SW_OK : failed(n, state, call);
+}
+
 /* Until NCCL has done what it was asked for. */
 static sw_status settle(sw__nccl *n, const char *call)
 {
     const double start = sw__now();
-    int state = SW_ncclInProgress;
-    for (;;) {
-        const int status = n->api->ncclCommGetAsyncError(n->comm, &state);
-        if (status != 0) return failed(n, status, "ncclCommGetAsyncError");
-        if (state == 0) return SW_OK;
-        if (state != SW_ncclInProgress) return failed(n, state, call);
+    for (bool idle = false;;) {
+        SW_TRY(look(n, call, &idle));
+        if (idle) return SW_OK;
         if (sw__now() - start > n->patience) return too_long(n, call);
         pause_for(200000);
     }
@@ -71,16 +78,10 @@ static sw_status settle(sw__nccl *n, const char *call)
 sw_status sw__nccl_check(sw__cu *c, double start)
 {
     sw__nccl *const n = &c->nccl;
-    int state = 0;
+    bool idle = false; /* which says nothing of the sums that are launched */
     if (n->comm == NULL) return SW_OK;
-    const int status = n->api->ncclCommGetAsyncError(n->comm, &state);
-    sw_status st = SW_OK;
-    if (status != 0)
-        st = failed(n, status, "ncclCommGetAsyncError");
-    else if (state != 0 && state != SW_ncclInProgress)
-        st = failed(n, state, "ncclAllReduce");
-    else if (sw__now() - start > n->patience)
-        st = too_long(n, "ncclAllReduce");
+    sw_status st = look(n, "ncclAllReduce", &idle);
+    if (st == SW_OK && sw__now() - start > n->patience) st = too_long(n, "ncclAllReduce");
     if (st != SW_OK)
         give_up(n);
     else
@@ -88,8 +89,7 @@ sw_status sw__nccl_check(sw__cu *c, double start)
     return st;
 }
 
-/* ---- the communicator
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the communicator -------------------------------------------------------------------------------------------- */
 
 sw_status sw__nccl_id_new(sw__comm_id *out)
 {
@@ -149,8 +149,7 @@ void sw__nccl_close(sw__cu *c)
     n->comm = NULL;
 }
 
-/* ---- the op
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the op ------------------------------------------------------------------------------------------------------ */
 
 typedef struct reduce {
     size_t n;

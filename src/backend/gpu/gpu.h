@@ -227,11 +227,9 @@ sw_status sw__gpu_scan_plan(sw__gpu_plan *p);
 sw_status sw__gpu_sort_plan(sw__gpu_plan *p);
 sw_status sw__gpu_scatter_plan(sw__gpu_plan *p);
 sw_status sw__gpu_embedding_grad_plan(sw__gpu_plan *p);
-bool sw__gpu_dense_accepts(const sw__gpu *g, const sw__op_desc *d, int i); /* row-major only */
 sw_status sw__gpu_recurrent_plan(sw__gpu_plan *p);
 sw_status sw__gpu_ctc_plan(sw__gpu_plan *p);
 sw_status sw__gpu_attention_plan(sw__gpu_plan *p);
 sw_status sw__gpu_custom_plan(sw__gpu_plan *p);
-bool sw__gpu_custom_accepts(const sw__gpu *g, const sw__op_desc *d, int i);
 
 #endif

@@ -1,4 +1,5 @@
 /* gpu_op.c: ops taken whole: the table of them, and their plans. Between backend.h and ops/. */
+#include "backend/desc.h"
 #include "backend/gpu/tune.h"
 
 /* Whoever takes it has a library for it; we have no kernels that reach other devices. */
@@ -6,6 +7,13 @@ static sw_status all_reduce_plan(sw__gpu_plan *p)
 {
     return sw__fail(SW_ERR_UNSUPPORTED, "%s cannot sum %s over devices", p->gpu->backend,
                     sw_dtype_name((sw_dtype)p->d.out[0].dtype));
+}
+
+/* Whoever takes row-major tensors only. */
+static bool dense_accepts(const sw__gpu *g, const sw__op_desc *d, int i)
+{
+    (void)g;
+    return sw__desc_row_major(&d->in[i]);
 }
 
 const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
@@ -26,19 +34,19 @@ const sw__gpu_op sw__gpu_ops[SW_OP_COUNT] = {
     [SW_OP_SCATTER_ADD] = {NULL, sw__gpu_scatter_plan, NULL},
     [SW_OP_SCATTER_SET] = {NULL, sw__gpu_scatter_plan, NULL},
     [SW_OP_SCATTER_MAX] = {NULL, sw__gpu_scatter_plan, NULL},
-    [SW_OP_LSTM] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
-    [SW_OP_GRU] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
-    [SW_OP_RNN] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
-    [SW_OP_LSTM_GRAD] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
-    [SW_OP_GRU_GRAD] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
-    [SW_OP_RNN_GRAD] = {sw__gpu_dense_accepts, sw__gpu_recurrent_plan, NULL},
-    [SW_OP_CTC_LOSS] = {sw__gpu_dense_accepts, sw__gpu_ctc_plan, NULL},
+    [SW_OP_LSTM] = {dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_GRU] = {dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_RNN] = {dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_LSTM_GRAD] = {dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_GRU_GRAD] = {dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_RNN_GRAD] = {dense_accepts, sw__gpu_recurrent_plan, NULL},
+    [SW_OP_CTC_LOSS] = {dense_accepts, sw__gpu_ctc_plan, NULL},
     [SW_OP_EMBEDDING_GRAD] = {NULL, sw__gpu_embedding_grad_plan, NULL},
     [SW_OP_ATTENTION] = {NULL, sw__gpu_attention_plan, NULL},
     [SW_OP_ATTENTION_GRAD] = {NULL, sw__gpu_attention_plan, NULL},
-    [SW_OP_ALL_REDUCE] = {sw__gpu_dense_accepts, all_reduce_plan, NULL},
-    [SW_OP_CUSTOM] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
-    [SW_OP_CUSTOM_GRAD] = {sw__gpu_custom_accepts, sw__gpu_custom_plan, NULL},
+    [SW_OP_ALL_REDUCE] = {dense_accepts, all_reduce_plan, NULL},
+    [SW_OP_CUSTOM] = {dense_accepts, sw__gpu_custom_plan, NULL},
+    [SW_OP_CUSTOM_GRAD] = {dense_accepts, sw__gpu_custom_plan, NULL},
 };
 
 bool sw__gpu_op_accepts(sw__gpu *g, const sw__op_desc *d, int i)

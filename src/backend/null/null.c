@@ -33,7 +33,7 @@ typedef struct object {
 
 typedef struct device {
     object *objects;
-    uint64_t used;
+    uint64_t used, memory;
 } device;
 
 static _Atomic uint64_t faults;
@@ -142,6 +142,7 @@ static sw_status null_open(int index, const sw_device_options *o, void **dev)
     (void)o;
     device *const d = sw__calloc(1, sizeof *d);
     if (!d) return sw__no_memory(sizeof *d, "device null");
+    d->memory = memory();
     *dev = d;
     return SW_OK;
 }
@@ -183,10 +184,9 @@ static const sw__traits *null_get_traits(void *dev)
 static sw_status null_alloc(void *dev, size_t bytes, void **buffer)
 {
     device *const d = dev;
-    const uint64_t all = memory();
-    if (d->used > all || bytes > all - d->used)
+    if (bytes > d->memory - d->used)
         return sw__fail(SW_ERR_MEMORY, "device null is out of memory: %zu bytes wanted, %llu of %llu in use", bytes,
-                        (unsigned long long)d->used, (unsigned long long)all);
+                        (unsigned long long)d->used, (unsigned long long)d->memory);
     object *o = NULL;
     char name[64];
     snprintf(name, sizeof name, "of %zu bytes", bytes);

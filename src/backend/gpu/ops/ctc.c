@@ -1,13 +1,8 @@
 /* ctc.c: plans CTC_LOSS: one launch of portable/ctc.k, a group a sample. Called by gpu_op.c. */
 #include "backend/gpu/ops/big.h"
+#include "backend/gpu/ops/columns.h"
 
 #include <stdio.h>
-
-static void text(sw__ask *a, const char *name, const char *value)
-{
-    if (a->n_macros < (int)SW_COUNT(a->macro)) a->macro[a->n_macros] = (sw__gpu_macro){.name = name, .text = value};
-    a->n_macros++;
-}
 
 sw_status sw__gpu_ctc_plan(sw__gpu_plan *p)
 {
@@ -15,18 +10,17 @@ sw_status sw__gpu_ctc_plan(sw__gpu_plan *p)
     const sw__target *const g = &p->gpu->target;
     const int64_t *const dim = p->d.in[0].dim, labels = p->d.in[1].dim[1], places = 2 * labels + 1;
     const sw_dtype type = (sw_dtype)p->d.in[0].dtype;
-    if (type == SW_F64 && !g->fp64)
-        return sw__fail(SW_ERR_UNSUPPORTED, "this device has no f64: cast to f32, or choose another device");
+    SW_TRY(sw__gpu_can_add(p, type));
     if (dim[1] > INT32_MAX || dim[2] > INT32_MAX || places > INT32_MAX || dim[0] > INT32_MAX)
         return sw__fail(SW_ERR_UNSUPPORTED, "too large: %lld steps, %lld classes, %lld labels", (long long)dim[1],
                         (long long)dim[2], (long long)labels);
     sw__ask a = sw__ask_for(p, "ctc");
     sw__ask_type(&a, type);
     a.n_macros--; /* ACC: below */
-    text(&a, "ACC", g->fp64 ? "double" : "float");
-    text(&a, "EXP", g->fp64 ? "exp" : "sw_exp");
-    text(&a, "LOG", g->fp64 ? "log" : "sw_log");
-    for (int i = 1; i < 4; i++) text(&a, integers[i], p->d.in[i].dtype == SW_I64 ? "i64" : "i32");
+    sw__ask_text(&a, "ACC", g->fp64 ? "double" : "float");
+    sw__ask_text(&a, "EXP", g->fp64 ? "exp" : "sw_exp");
+    sw__ask_text(&a, "LOG", g->fp64 ? "log" : "sw_log");
+    for (int i = 1; i < 4; i++) sw__ask_text(&a, integers[i], p->d.in[i].dtype == SW_I64 ? "i64" : "i32");
     int items = g->serial ? 1 : 32;
     while (!g->serial && items < places && 2 * items <= SW_MIN(256, SW_MIN(g->max_group, g->max_local[0]))) items *= 2;
     sw__ask_macro(&a, "ITEMS", items);

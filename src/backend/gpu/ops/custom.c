@@ -8,12 +8,6 @@
 
 #define USUAL_GROUP 256
 
-bool sw__gpu_custom_accepts(const sw__gpu *g, const sw__op_desc *d, int i)
-{
-    (void)g;
-    return sw__desc_row_major(&d->in[i]);
-}
-
 /* Groups of the wished size, or of swoop's. */
 static sw_status split(const sw__gpu_plan *p, uint32_t wish, int64_t items, uint32_t *groups, uint32_t *local)
 {

@@ -1,6 +1,7 @@
 /* recurrent.c: plans lstm, gru, rnn and their gradients: weights are packed, then a launch a step of
  * portable/recurrent.k (two with a projection). Called by gpu_op.c. */
 #include "backend/gpu/ops/big.h"
+#include "backend/gpu/ops/columns.h"
 #include "graph/recurrent.h"
 
 #include <stdio.h>
@@ -26,8 +27,8 @@ static sw__ask ask(const plan *x, int phase, int64_t pad)
     const bool f64 = x->p->d.out[0].dtype == SW_F64;
     sw__ask a = sw__ask_for(x->p, "recurrent");
     sw__ask_type(&a, (sw_dtype)x->p->d.out[0].dtype);
-    a.macro[a.n_macros++] = (sw__gpu_macro){.name = "EXP", .text = f64 ? "exp" : "sw_exp"};
-    a.macro[a.n_macros++] = (sw__gpu_macro){.name = "TANH", .text = f64 ? "tanh" : "sw_tanh"};
+    sw__ask_text(&a, "EXP", f64 ? "exp" : "sw_exp");
+    sw__ask_text(&a, "TANH", f64 ? "tanh" : "sw_tanh");
     sw__ask_macro(&a, "PHASE", phase);
     sw__ask_macro(&a, "ITEMS", x->items);
     sw__ask_macro(&a, "UNITS", x->units);
@@ -42,10 +43,7 @@ static sw__ask ask(const plan *x, int phase, int64_t pad)
     sw__ask_macro(&a, "REVERSE", r->reverse);
     sw__ask_macro(&a, "RELU", r->relu);
     sw__ask_macro(&a, "LENGTHS", r->lengths >= 0);
-    if (r->lengths >= 0) {
-        const bool wide = x->p->d.in[r->lengths].dtype == SW_I64;
-        a.macro[a.n_macros++] = (sw__gpu_macro){.name = "LENGTH", .text = wide ? "i64" : "i32"};
-    }
+    if (r->lengths >= 0) sw__ask_text(&a, "LENGTH", x->p->d.in[r->lengths].dtype == SW_I64 ? "i64" : "i32");
     return a;
 }
 
@@ -178,20 +176,13 @@ static sw_status backward(plan *x)
     return state_back(x, -1);
 }
 
-bool sw__gpu_dense_accepts(const sw__gpu *g, const sw__op_desc *d, int i)
-{
-    (void)g;
-    return sw__desc_row_major(&d->in[i]);
-}
-
 /* A CPU takes a vector of units at a time; a GPU one, and reads weights for several samples. */
 sw_status sw__gpu_recurrent_plan(sw__gpu_plan *p)
 {
     const sw__target *const t = &p->gpu->target;
     plan x = {.p = p, .r = sw__recurrent_of(p->d.op, &p->attr, p->d.out[0].dim), .work = p->n_bind};
     const sw__recurrent *const r = &x.r;
-    if (p->d.out[0].dtype == SW_F64 && !t->fp64)
-        return sw__fail(SW_ERR_UNSUPPORTED, "this device has no f64: cast to f32, or choose another device");
+    SW_TRY(sw__gpu_can_add(p, (sw_dtype)p->d.out[0].dtype));
     if (r->batch > INT32_MAX || r->steps > INT32_MAX || r->rows > INT32_MAX / 2)
         return sw__fail(SW_ERR_UNSUPPORTED, "too large: %lld samples, %lld steps, %lld units", (long long)r->batch,
                         (long long)r->steps, (long long)r->hidden);
