@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-enum { MOST = 1 << 16 };
+enum { MOST = 1 << 18 };
 
 typedef struct layer {
     const char *name;
