@@ -2,7 +2,7 @@
 #include "backend/cpu/recurrent.h"
 #include "kernel/tile_math_simd.h"
 
-/* e^x - 1 = (2^n - 1) + 2^n (e^r - 1), |r| <= ln(2)/2, as exp_f32 has it: exact near 0, too. |x| <= 43: beyond, what is
+/* e^x - 1 = (2^n - 1) + 2^n (e^r - 1), |r| <= ln(2)/2: exact near 0, too. |x| <= 43: beyond, what is
  * made of it here is 0 or 1 to the last digit that counts, and the product of two of them is still a number. */
 static inline f32 less_one(f32 x)
 {
@@ -11,12 +11,7 @@ static inline f32 less_one(f32 x)
     const f32 shifted = y * 0x1.715476p0f + ROUND_F, whole = shifted - ROUND_F;
     const f32 power = power_of_2((int)(f32_bits(shifted) - f32_bits(ROUND_F)));
     const f32 r = (y - whole * LN2_HI_F) - whole * LN2_LO_F;
-    f32 q = 0x1.6dbc4cp-10f;
-    q = q * r + 0x1.124146p-7f;
-    q = q * r + 0x1.555454p-5f;
-    q = q * r + 0x1.555486p-3f;
-    q = q * r + 0x1p-1f;
-    return (power - 1.0f) + power * (r + r * r * q);
+    return (power - 1.0f) + power * exp_rest(r);
 }
 
 static inline f32 sigmoid_f32(f32 x)
