@@ -74,6 +74,7 @@ class Server:
         failed(self.command, self.log.read())
 
     def close(self):
+        self.process.terminate()
         self.process.stdin.close()
         self.process.wait()
         self.process.stdout.close()

@@ -38,6 +38,13 @@ extern cli_state cli;
 
 void cli_start(int argc, char *const *argv); /* locale, terminal; --json and --no-color count before they are parsed */
 
+/* swoop predict with a prompt: generate.c. Gives the exit code. */
+typedef struct cli_prompt {
+    const char *prompt, *temperature, *top, *device;
+    int length, seed, threads;
+} cli_prompt;
+int cli_generate(const char *path, const cli_prompt *p);
+
 void cli_on_build(void *context, const sw_build_event *e); /* for sw_on_build: build.c */
 
 /* ---- options: options.c ------------------------------------------------------------------------------------------ */
@@ -94,6 +101,8 @@ void cli_pad(FILE *f, const char *s, int columns, bool right); /* cli_put, fille
 /* Breaks lines between words; the first begins at column, the others at indent. No newline at the end. */
 void cli_wrap(FILE *f, int column, int indent, int width, const char *s);
 typedef enum cli_color { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW } cli_color;
+/* A name as it can be read: as it is, or in quotes with escapes if it has control characters or is only spaces. */
+const char *cli_visible(const char *s, char *buffer, size_t size);
 const char *cli_paint(FILE *f, cli_color c); /* "" where there are no colours */
 const char *cli_sign(const char *utf8, const char *ascii);
 

@@ -55,12 +55,12 @@ static scores macro(const sw_eval_result *r)
 static void class_label(const sw_eval_result *r, int64_t c, char *out, size_t size)
 {
     const char *const name = r->class_names != NULL ? r->class_names[c] : NULL;
-    char number[24];
+    char number[24], visible[64];
     snprintf(number, sizeof number, "%lld", (long long)c);
     if (name == NULL || strcmp(name, number) == 0)
         snprintf(out, size, "%s", number);
     else
-        snprintf(out, size, "%s %s", number, name);
+        snprintf(out, size, "%s %s", number, cli_visible(name, visible, sizeof visible));
 }
 
 static int label_columns(const sw_eval_result *r)
@@ -171,8 +171,9 @@ static void put_text(const sw_eval_result *r)
     printf("\ndata    ");
     cli_put(stdout, r->data);
     printf(", %s: %s samples\nloss    %.4f\n", r->split, cli_count(b, r->metrics.n), r->metrics.loss);
+    if (!isnan(r->metrics.accuracy)) printf("acc     %.4f\n", r->metrics.accuracy);
+    if (!isnan(r->metrics.label_errors)) printf("errors  %.4f for each label\n", r->metrics.label_errors);
     if (r->confusion == NULL) return;
-    printf("acc     %.4f\n", r->metrics.accuracy);
     put_table(r);
     for (int64_t i = 0; i < r->classes * r->classes; i++) {
         if (r->confusion[i] > largest) largest = r->confusion[i];
@@ -202,6 +203,7 @@ static void put_json(const sw_eval_result *r)
     cli_json_int(stdout, "samples", r->metrics.n);
     cli_json_number(stdout, "loss", r->metrics.loss);
     cli_json_number(stdout, "acc", r->metrics.accuracy);
+    cli_json_number(stdout, "label_errors", r->metrics.label_errors);
     if (r->confusion != NULL) {
         const scores m = macro(r);
         cli_json_number(stdout, "macro_f1", m.f1);

@@ -134,6 +134,7 @@ static void put_title(const sw_config *c, const column *columns, int n)
     size_t used = 0;
     for (int i = 0; i < p->sample_rank && used < sizeof shape - 24; i++)
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", i > 0 ? "x" : "", (long long)p->sample_shape[i]);
+    if (p->tokens) snprintf(shape + used, sizeof shape - used, " tokens");
     if (p->classes > 0) snprintf(classes, sizeof classes, " to %lld classes", (long long)p->classes);
     const char *model = sw_config_text(c, SW_KEY_MODEL);
     if (sw_model_layers_of(model) != NULL) model = "layers";
@@ -218,7 +219,7 @@ static void put_peak(const column *d)
     char line[1024];
     if (d->status != SW_OK) return;
     if (p->again.launches > 0) {
-        snprintf(line, sizeof line, "%s: %d launch%s recomputed, %d of them %s: %.1f %% more operations, some %.0f %% more "
+        snprintf(line, sizeof line, "%.60s: %d launch%s recomputed, %d of them %s: %.1f %% more operations, some %.0f %% more "
                  "time; without, %s", d->id, p->again.launches, p->again.launches == 1 ? "" : "es", p->again.products,
                  p->again.products == 1 ? "a product" : "products", 100 * p->again.flops / (p->flops - p->again.flops),
                  100 * p->again.slower, cli_bytes(a, (double)p->again.without));
@@ -360,7 +361,7 @@ static void put_json(const column *columns, int n)
 
 typedef struct wishes {
     const char *devices, *gpus, *shape, *config;
-    bool ops;
+    bool ops, tokens;
 } wishes;
 
 /* Good if the step fits on one of them at least. */
@@ -397,9 +398,11 @@ static int plan(sw_config *c, void *context)
     const wishes *const w = context;
     static column columns[MAX_GPUS];
     const char *const shape = w->shape;
-    sw_plan_request q = { .rank = 0 };
+    sw_plan_request q = { .tokens = w->tokens };
     if (shape != NULL && !read_shape(shape, &q))
-        return cli_error(CLI_USAGE, "--shape '%s' is no shape: 3x224x224 has three axes, without the batch", shape);
+        return cli_error(CLI_USAGE, "--shape '%s' is no shape: 3x224x224 has three axes, without the batch; 128 is so many tokens "
+                                    "to a model that reads them", shape);
+    if (w->tokens && shape == NULL) return cli_error(CLI_USAGE, "--tokens says what samples of a --shape are: give it, such as 128");
     if (shape == NULL && *sw_config_text(c, SW_KEY_DATA) == '\0')
         return cli_error(CLI_USAGE, "a plan of what? --data fashion-mnist, or yours, or --shape 3x224x224 --num-classes 1000\n"
                                     "  swoop plan --help has examples");
@@ -433,6 +436,7 @@ static int run(const cli_command *self, int argc, char **argv)
         { "gpus", "LIST", "GPUs that one might buy or rent instead: 4090,h100; all: the catalogue", CLI_TEXT, &w.gpus, 0, 0 },
         { "gpu", "NAME", "the same for one", CLI_TEXT, &w.gpus, 0, 0 },
         { "shape", "AxBxC", "samples of this shape instead of data, with --num-classes", CLI_TEXT, &w.shape, 0, 0 },
+        { "tokens", NULL, "samples of the shape are tokens; so they are anyhow to gpt, lstm, gru, transformer", CLI_FLAG, &w.tokens, 0, 0 },
         { "ops", NULL, "also list every launch of the step: how it is done, its workspace", CLI_FLAG, &w.ops, 0, 0 },
         { "config", "FILE", "run file (YAML, the same keys); the same as giving it first", CLI_TEXT, &w.config, 0, 0 },
         { NULL, NULL, NULL, CLI_FLAG, NULL, 0, 0 },
@@ -445,12 +449,14 @@ const cli_command cli_plan = {
     .about = "does a model fit, what takes the room, the largest batch",
     .usage = "[RUN.yaml] [--devices LIST] [--KEY VALUE ...]",
     .text = "Plans one training step on each device and prints where its memory goes, to the byte, before anything is "
-            "allocated there; and the largest batch that fits into what is free (found to within a sixty-fourth). Exit "
-            "status 3: it fits nowhere.",
+            "allocated there; and the largest batch that fits into what is free (found to within a sixty-fourth). With "
+            "--memory: the largest that fits into that at once, recomputed if need be, and not in micro-batches. Exit status "
+            "3: it fits nowhere.",
     .examples = "swoop plan --model lenet --data fashion-mnist\n"
                 "swoop plan run.yaml --devices cpu,opencl:0\n"
                 "swoop plan --model resnet18 --shape 3x32x32 --num-classes 10 --batch-size 512\n"
                 "swoop plan --model lenet --data fashion-mnist --device cpu --ops\n"
+                "swoop plan --model gpt:124m --shape 1024 --num-classes 50257  # tokens\n"
                 "swoop plan run.yaml --memory 8G              # what is recomputed to fit\n"
                 "swoop plan run.yaml --gpus 4060,4090,h100    # not in this machine\n"
                 "swoop plan run.yaml --json | jq '.plans[].largest_batch'",

@@ -2,6 +2,7 @@
  * sw_run_predict hands over one prediction at a time; rows are written as they come, an array at the end. */
 #include "cli.h"
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,6 +23,9 @@ typedef struct output {
     bool all;    /* --top all */
     ranked *ranking;
     float *array; /* npy: [count, n] */
+    int64_t *mask; /* npy of images with a class for each place: [count, height, width] */
+    int rank;      /* … their axes, 0: one answer a sample */
+    int64_t shape[SW_MAX_RANK], positions;
     int64_t count, n;
     size_t capacity;
     struct timespec drawn;
@@ -70,8 +74,10 @@ static void put_csv_text(FILE *f, const char *s)
 
 static void csv_head(const output *o, const sw_prediction *p)
 {
-    fputs("index", o->f);
-    if (p->label >= 0) {
+    fputs(p->positions > 1 ? "index,position" : "index", o->f);
+    if (p->labels != NULL) {
+        fputs(",labels", o->f);
+    } else if (p->label >= 0) {
         fputs(",label,class,probability", o->f);
         for (int64_t k = 2; k <= o->top; k++) {
             fprintf(o->f, ",label_%lld,class_%lld,probability_%lld", (long long)k, (long long)k, (long long)k);
@@ -86,9 +92,13 @@ static void csv_head(const output *o, const sw_prediction *p)
 
 static void csv_row(const output *o, const sw_prediction *p)
 {
-    if (o->count == 0) csv_head(o, p);
+    if (o->count == 0 && p->position == 0) csv_head(o, p);
     fprintf(o->f, "%lld", (long long)p->index);
-    if (p->label >= 0) {
+    if (p->positions > 1) fprintf(o->f, ",%lld", (long long)p->position);
+    if (p->labels != NULL) {
+        for (int64_t i = 0; i < p->n_labels; i++) fprintf(o->f, "%c%lld", i > 0 ? ' ' : ',', (long long)p->labels[i]);
+        if (p->n_labels == 0) fputc(',', o->f);
+    } else if (p->label >= 0) {
         for (int64_t k = 0; k < o->top; k++) {
             const int64_t label = o->ranking[k].label;
             fprintf(o->f, ",%lld,", (long long)label);
@@ -108,11 +118,32 @@ static void json_class(FILE *f, const sw_prediction *p, const ranked *r)
     cli_json_single(f, "probability", r->value);
 }
 
+/* All places of a mask are one line, which is open from the first to the last. */
+static void json_place(const output *o, const sw_prediction *p)
+{
+    if (p->position == 0) {
+        cli_json_open(o->f, NULL, '{');
+        cli_json_int(o->f, "index", p->index);
+        cli_json_open(o->f, "shape", '[');
+        for (int i = 0; i < p->rank; i++) cli_json_int(o->f, NULL, p->shape[i]);
+        cli_json_close(o->f, ']');
+        cli_json_open(o->f, "labels", '[');
+    }
+    cli_json_int(o->f, NULL, p->label);
+    if (p->position + 1 < p->positions) return;
+    cli_json_close(o->f, ']');
+    cli_json_close(o->f, '}');
+}
+
 static void json_row(const output *o, const sw_prediction *p)
 {
     cli_json_open(o->f, NULL, '{');
     cli_json_int(o->f, "index", p->index);
-    if (p->label >= 0) {
+    if (p->labels != NULL) {
+        cli_json_open(o->f, "labels", '[');
+        for (int64_t i = 0; i < p->n_labels; i++) cli_json_int(o->f, NULL, p->labels[i]);
+        cli_json_close(o->f, ']');
+    } else if (p->label >= 0) {
         json_class(o->f, p, &o->ranking[0]);
         if (o->top > 1) {
             cli_json_open(o->f, "top", '[');
@@ -138,28 +169,48 @@ static void json_row(const output *o, const sw_prediction *p)
 /* What went wrong in this file while the library was at work: the callback itself gives a status only. */
 static char trouble[300];
 
+/* Room for one more row of n values of so many bytes. */
+static sw_status grow(output *o, void **array, int64_t n, size_t bytes)
+{
+    const size_t need = (size_t)(o->count + 1) * (size_t)n;
+    if (need <= o->capacity) return SW_OK;
+    const size_t capacity = need * 2;
+    void *const bigger = capacity < SIZE_MAX / bytes ? realloc(*array, capacity * bytes) : NULL;
+    if (bigger == NULL) {
+        snprintf(trouble, sizeof trouble, "out of memory: %zu predictions of %lld values", (size_t)o->count, (long long)n);
+        return SW_ERR_MEMORY;
+    }
+    *array = bigger;
+    o->capacity = capacity;
+    return SW_OK;
+}
+
 static sw_status keep(output *o, const sw_prediction *p)
 {
-    const size_t need = (size_t)(o->count + 1) * (size_t)p->n;
-    if (need > o->capacity) {
-        const size_t capacity = need * 2;
-        float *const bigger =
-            capacity < SIZE_MAX / sizeof *bigger ? realloc(o->array, capacity * sizeof *bigger) : NULL;
-        if (bigger == NULL) {
-            snprintf(trouble, sizeof trouble, "out of memory: %zu predictions of %lld values", (size_t)o->count,
-                     (long long)p->n);
-            return SW_ERR_MEMORY;
-        }
-        o->array = bigger;
-        o->capacity = capacity;
+    if (p->positions > 1) {
+        void *mask = o->mask;
+        const sw_status st = grow(o, &mask, p->positions, sizeof *o->mask);
+        o->mask = mask;
+        if (st == SW_OK) o->mask[o->count * p->positions + p->position] = p->label;
+        return st;
     }
-    memcpy(o->array + (size_t)o->count * (size_t)p->n, p->outputs, (size_t)p->n * sizeof *o->array);
-    return SW_OK;
+    void *array = o->array;
+    const sw_status st = grow(o, &array, p->n, sizeof *o->array);
+    o->array = array;
+    if (st == SW_OK) memcpy(o->array + (size_t)o->count * (size_t)p->n, p->outputs, (size_t)p->n * sizeof *o->array);
+    return st;
 }
 
 static sw_status first(output *o, const sw_prediction *p)
 {
     o->n = p->n;
+    o->rank = p->rank;
+    o->positions = p->positions;
+    for (int i = 0; i < p->rank; i++) o->shape[i] = p->shape[i];
+    if (p->positions > 1 && o->format[0] == 'j' && (o->all || o->top > 1)) {
+        snprintf(trouble, sizeof trouble, "--top of a mask is for csv: a JSON line holds the likeliest class of each place");
+        return SW_ERR_ARGUMENT;
+    }
     if (o->all || o->top > p->n) o->top = p->n;
     o->ranking = malloc((size_t)(p->n > 0 ? p->n : 1) * sizeof *o->ranking);
     if (o->ranking != NULL) return SW_OK;
@@ -183,7 +234,7 @@ static void show(output *o)
 static sw_status each(void *context, const sw_prediction *p)
 {
     output *const o = context;
-    if (o->count == 0) {
+    if (o->ranking == NULL) {
         const sw_status st = first(o, p);
         if (st != SW_OK) return st;
     }
@@ -194,12 +245,13 @@ static sw_status each(void *context, const sw_prediction *p)
     } else if (o->format[0] == 'c') {
         csv_row(o, p);
     } else {
-        json_row(o, p);
+        (p->positions > 1 ? json_place : json_row)(o, p);
     }
     if (o->f != NULL && ferror(o->f)) { /* no need to compute for a full disk */
         snprintf(trouble, sizeof trouble, "%s: %s", o->file != NULL ? o->file : "stdout", strerror(errno));
         return SW_ERR_IO;
     }
+    if (p->position + 1 < p->positions) return SW_OK;
     o->count++;
     show(o);
     return SW_OK;
@@ -238,11 +290,16 @@ static int close_output(output *o, int code)
 
 static int write_array(const output *o)
 {
-    const sw_array a = { .dtype = SW_F32,
-                         .rank = 2,
-                         .shape = { o->count, o->n },
-                         .data = o->array,
-                         .bytes = (size_t)o->count * (size_t)o->n * sizeof *o->array };
+    sw_array a = { .dtype = SW_F32,
+                   .rank = 2,
+                   .shape = { o->count, o->n },
+                   .data = o->array,
+                   .bytes = (size_t)o->count * (size_t)o->n * sizeof *o->array };
+    if (o->rank > 0) {
+        a = (sw_array){ .dtype = SW_I64, .rank = o->rank + 1, .shape = { o->count }, .data = o->mask,
+                        .bytes = (size_t)(o->count * o->positions) * sizeof *o->mask };
+        for (int i = 0; i < o->rank; i++) a.shape[i + 1] = o->shape[i];
+    }
     const sw_status st = sw_npy_write(o->file, &a);
     return st == SW_OK ? CLI_GOOD : cli_fail(st, NULL);
 }
@@ -313,16 +370,32 @@ static int predict(output *o, const char *path, const char *data, const char *sp
     return code;
 }
 
+/* A prompt takes the place of data and of files. */
+static int write_on(const char *path, const cli_prompt *p, const output *o, const char *data, const char *split)
+{
+    const char *const given = data != NULL        ? "data"
+                              : split != NULL     ? "--split"
+                              : o->file != NULL   ? "--out"
+                              : o->format != NULL ? "--format" : NULL;
+    if (given != NULL) return cli_error(CLI_USAGE, "--prompt goes on from a text, and takes no %s", given);
+    return cli_generate(path, p);
+}
+
 static int run(const cli_command *self, int argc, char **argv)
 {
     static const char *split, *device, *top, *data;
     static int threads;
     static bool no_tune;
     static output o;
+    static cli_prompt p = { .length = 200 };
     static const cli_option options[] = {
         { "format", "csv|jsonl|npy", "default: csv, or as the name of --out says", CLI_CHOICE, &o.format, 0, 0 },
         { "out", "FILE", "write to this file; default: stdout", CLI_TEXT, &o.file, 0, 0 },
-        { "top", "K", "the K likeliest classes of each sample, or all", CLI_TEXT, &top, 0, 0 },
+        { "top", "K", "the K likeliest classes of each sample, or all; with --prompt: draw from those", CLI_TEXT, &top, 0, 0 },
+        { "prompt", "TEXT", "write on from this text, instead of data: gpt, lstm, gru", CLI_TEXT, &p.prompt, 0, 0 },
+        { "length", "N", "with --prompt: write so many characters, or tokens; default: 200", CLI_NUMBER, &p.length, 0, 1 << 30 },
+        { "temperature", "X", "with --prompt: 0 takes always the likeliest; default: 1, as likely as the model says", CLI_TEXT, &p.temperature, 0, 0 },
+        { "seed", "N", "with --prompt: the same seed, the same text; default: 0", CLI_NUMBER, &p.seed, 0, INT_MAX },
         { "data", "DATA", "the same as giving it behind the model", CLI_TEXT, &data, 0, 0 },
         { "split", "test|val|train", "which part of the data; default: test", CLI_CHOICE, &split, 0, 0 },
         { "device", "DEVICE", "auto, cpu, ... (see swoop devices)", CLI_TEXT, &device, 0, 0 },
@@ -338,10 +411,17 @@ static int run(const cli_command *self, int argc, char **argv)
     if (positional[0] == NULL) return cli_error(CLI_USAGE, "which model? swoop predict %s", self->usage);
     if (positional[1] != NULL && data != NULL)
         return cli_error(CLI_USAGE, "two data sets: '%s' and '%s'", positional[1], data);
+    const char *const on = positional[1] != NULL ? positional[1] : data;
+    p.top = top;
+    p.device = device;
+    p.threads = threads;
+    if (p.prompt != NULL) return write_on(positional[0], &p, &o, on, split);
+    if (p.temperature != NULL) return cli_error(CLI_USAGE, "--temperature is for --prompt");
     code = settle(&o, top);
     if (code == CLI_GOOD)
-        code = predict(&o, positional[0], positional[1] != NULL ? positional[1] : data, split, device, threads);
+        code = predict(&o, positional[0], on, split, device, threads);
     free(o.array);
+    free(o.mask);
     free(o.ranking);
     return code;
 }
@@ -349,12 +429,16 @@ static int run(const cli_command *self, int argc, char **argv)
 const cli_command cli_predict = {
     .name = "predict",
     .about = "what a trained model says about each sample: csv, jsonl, npy",
-    .usage = "RUN|MODEL.safetensors [DATA] [options]",
+    .usage = "RUN|MODEL.safetensors [DATA | --prompt TEXT] [options]",
     .text = "Runs the best model of a run folder, or a model file, on data (default: the run's own). Labels are not "
             "needed. "
-            "Classes: index,label,class,probability; values: index,value. An npy array is [samples, outputs].",
+            "Classes: index,label,class,probability; values: index,value. An npy array is [samples, outputs]. "
+            "Images with a class for each pixel (unet): a csv row a pixel, index,position,label,...; a JSON line with "
+            "shape and labels; or an npy array of the classes, [samples, height, width]. What crnn reads: index,labels. "
+            "Of text, what comes after each sample; with --prompt a model of text writes on from yours.",
     .examples = "swoop predict runs/train digits\n"
                 "swoop predict runs/train images.npy --top 3 --format jsonl\n"
-                "swoop predict best.safetensors images.npy --out probabilities.npy",
+                "swoop predict best.safetensors images.npy --out probabilities.npy\n"
+                "swoop predict runs/train --prompt \"It was \" --length 500 --temperature 0.8",
     .run = run,
 };

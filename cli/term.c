@@ -116,6 +116,24 @@ static void put_part(FILE *f, const char *s, const char *end)
     }
 }
 
+const char *cli_visible(const char *s, char *buffer, size_t size)
+{
+    static const char control[] = "abtnvfr";
+    size_t n = 0;
+    bool plain = s[strspn(s, " ")] != '\0';
+    for (const unsigned char *p = (const unsigned char *)s; *p != '\0'; p++) plain = plain && *p >= 0x20 && *p != 0x7f;
+    if (plain || size < 8) return s;
+    buffer[n++] = '"';
+    for (const unsigned char *p = (const unsigned char *)s; *p != '\0' && n + 6 < size; p++) {
+        if (*p >= 7 && *p <= 13) n += (size_t)snprintf(buffer + n, size - n, "\\%c", control[*p - 7]);
+        else if (*p < 0x20 || *p == 0x7f) n += (size_t)snprintf(buffer + n, size - n, "\\x%02x", *p);
+        else buffer[n++] = (char)*p;
+    }
+    buffer[n++] = '"';
+    buffer[n] = '\0';
+    return buffer;
+}
+
 void cli_put(FILE *f, const char *s)
 {
     put_part(f, s, s + strlen(s));

@@ -65,6 +65,39 @@ static void test_message_is_cut(void **state)
     sw__free(text);
 }
 
+/* What a message quotes may be anything; it is UTF-8 without control characters all the same. */
+static void test_message_is_escaped(void **state)
+{
+    (void)state;
+    static const struct { const char *given, *kept; } cases[] = {
+        { "a\033[31mb", "a\\x1b[31mb" },
+        { "line\nand\ttab", "line\nand\ttab" },
+        { "\x7f\x01", "\\x7f\\x01" },
+        { "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9f", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9f" },
+        { "\xff\xfe", "\\xff\\xfe" },
+        { "\xc3", "\\xc3" },                 /* half a character */
+        { "\xc0\xaf", "\\xc0\\xaf" },       /* longer than need be */
+        { "\xe0\x80\xaf", "\\xe0\\x80\\xaf" },
+        { "\xed\xa0\x80", "\\xed\\xa0\\x80" }, /* a surrogate */
+        { "\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80" },
+        { "\xc2\x9b" "2J", "\\xc2\\x9b2J" }, /* an escape of terminals in eight bits */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sw__fail(SW_ERR_DATA, "%s", cases[i].given);
+        assert_string_equal(sw_error(), cases[i].kept);
+        sw__fail(SW_ERR_DATA, "%s", sw_error()); /* once is enough */
+        assert_string_equal(sw_error(), cases[i].kept);
+        sw__fail(SW_ERR_DATA, "x");
+        sw__prefix(SW_ERR_DATA, "%s", cases[i].given);
+        assert_memory_equal(sw_error(), cases[i].kept, strlen(cases[i].kept));
+    }
+    char raw[2001]; /* four times as long as the room that there is */
+    memset(raw, 1, 2000);
+    raw[2000] = '\0';
+    sw__fail(SW_ERR_DATA, "%s", raw);
+    assert_int_equal(strlen(sw_error()), 1020); /* no half of an escape */
+}
+
 static void *other_thread(void *arg)
 {
     (void)arg;
@@ -523,6 +556,7 @@ int main(void)
     unsetenv("SWOOP_LOG");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_message),       cmocka_unit_test(test_message_is_cut),
+        cmocka_unit_test(test_message_is_escaped),
         cmocka_unit_test(test_message_per_thread), cmocka_unit_test(test_memory),
         cmocka_unit_test(test_grow),          cmocka_unit_test(test_arena),
         cmocka_unit_test(test_text),          cmocka_unit_test(test_text_in_locale),

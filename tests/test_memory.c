@@ -127,6 +127,86 @@ static void test_parts(void **state)
     sw_dataset_close(data);
 }
 
+/* In halves: the gradients of a micro-batch are scaled, and added up in f32, so that the sum is that of the whole batch; one that
+ * overflows makes the whole batch a step that is skipped, once, and halves the scale once. */
+static void test_parts_in_f16(void **state)
+{
+    (void)state;
+    sw_dataset *const data = images(10, 3, 8);
+    sw_trainer_options o = {.model = plain, .batch = 10, .seed = 3, .optimizer = {.kind = SW_SGD, .lr = 0.05, .momentum = 0.9}};
+    run exact = steps("ref", &o, data, 10, 6);
+    const char *const devices[] = {"cpu", "opencl:0"};
+    o.precision = SW_PRECISION_F16;
+    for (size_t k = 0; k < SW_COUNT(devices); k++) {
+        sw_device *d = NULL;
+        if (sw_device_open(devices[k], NULL, &d) != SW_OK) continue;
+        sw_device_close(d);
+        o.optimizer.loss_scale = 256;
+        o.grad_accum = 1;
+        run whole = steps(devices[k], &o, data, 10, 6);
+        o.grad_accum = 4; /* 3, 3, 3, 1 */
+        run cut = steps(devices[k], &o, data, 10, 6);
+        assert_int_equal(cut.memory.parts, 4);
+        for (int s = 0; s < 6; s++) {
+            assert_true(fabs(whole.loss[s] - exact.loss[s]) < 3e-3);
+            assert_true(fabs(cut.loss[s] - exact.loss[s]) < 3e-3); /* as near as without */
+        }
+        assert_true(distance(&whole, &cut) < 2e-3 && distance(&exact, &cut) < 2e-3);
+        assert_true(distance(&exact, &cut) > 0);
+        free(whole.weights);
+        free(cut.weights);
+    }
+    free(exact.weights);
+    sw_dataset_close(data);
+}
+
+static double scalar(sw_trainer *t, const char *name)
+{
+    double v = 0;
+    sw_params *const p = sw_trainer_params(t);
+    must(sw_params_get(p, sw_params_find(p, name), SW_F64, &v, 1));
+    return v;
+}
+
+static void test_overflow_in_parts(void **state)
+{
+    (void)state;
+    static float x[10 * 3 * 64];
+    static int64_t y[10];
+    double loss;
+    sw_dataset *const data = images(10, 3, 8);
+    const sw_trainer_options o = {.model = plain, .batch = 10, .seed = 3, .precision = SW_PRECISION_F16, .grad_accum = 4,
+                                  .optimizer = {.kind = SW_ADAM, .lr = 1e-3, .loss_scale = 1024}};
+    sw_device *d = NULL;
+    sw_trainer *t = NULL;
+    must(sw_device_open("cpu", NULL, &d));
+    must(sw_trainer_new(d, &o, &t));
+    must(sw_trainer_prepare(t, data));
+    for (size_t i = 0; i < SW_COUNT(x); i++) x[i] = (float)(i % 7) - 3;
+    for (int i = 0; i < 10; i++) y[i] = i % CLASSES;
+    run before = {.n = 0}, after = {.n = 0}, then = {.n = 0};
+    read_weights(t, &before);
+    for (int i = 0; i < 3 * 64; i++) x[4 * 3 * 64 + i] = 3000; /* sample 4, of the second micro-batch: its gradients times 1024 */
+    must(sw_trainer_step(t, x, y, 10, &loss));
+    assert_true(isfinite(loss));
+    assert_int_equal(sw_trainer_steps_done(t), 0);
+    read_weights(t, &after);
+    assert_true(distance(&before, &after) == 0);
+    assert_true(scalar(t, "loss_scale") == 512);
+    for (int i = 0; i < 3 * 64; i++) x[4 * 3 * 64 + i] = 1;
+    must(sw_trainer_step(t, x, y, 10, &loss));
+    assert_int_equal(sw_trainer_steps_done(t), 1);
+    assert_true(scalar(t, "loss_scale") == 512 && scalar(t, "loss_scale.good_steps") == 1);
+    read_weights(t, &then);
+    assert_true(distance(&before, &then) > 0 && isfinite(distance(&before, &then)));
+    free(before.weights);
+    free(after.weights);
+    free(then.weights);
+    sw_trainer_free(t);
+    sw_device_close(d);
+    sw_dataset_close(data);
+}
+
 /* A NaN in the last micro-batch: nothing is learnt from the others either, and the next step is whole again. */
 static void test_not_finite(void **state)
 {
@@ -209,6 +289,43 @@ static void test_nothing_fits(void **state)
     assert_non_null(strstr(sw_error(), "the largest: "));
     sw_trainer_free(t);
     sw_device_close(d);
+    sw_dataset_close(data);
+}
+
+/* The least that is told does: a whole fit, with validation and a smaller last batch, on a device that has no more. */
+static void test_least_does(void **state)
+{
+    (void)state;
+    sw_dataset *const data = images(21, 3, 16);
+    static const struct { const char *name; sw_model_fn model; } models[] = {
+        {"mlp:8", NULL}, {NULL, plain}, {"resnet8:4,4,4", NULL}};
+    const char *const devices[] = {"cpu", "null"};
+    for (size_t i = 0; i < SW_COUNT(models); i++)
+        for (size_t k = 0; k < SW_COUNT(devices); k++) {
+            sw_device *d = NULL;
+            sw_trainer *t = NULL;
+            sw_trainer_options o = {.model_name = models[i].name, .model = models[i].model, .batch = 8,
+                                    .optimizer = sw_adamw(.lr = 1e-2), .memory = 9000};
+            must(sw_device_open(devices[k], NULL, &d));
+            must(sw_trainer_new(d, &o, &t));
+            assert_int_equal(sw_trainer_prepare(t, data), SW_ERR_MEMORY);
+            const char *const told = strstr(sw_error(), "needs ");
+            assert_non_null(told);
+            o.memory = strtoull(told + strlen("needs "), NULL, 10);
+            sw_trainer_free(t);
+            sw_device_close(d);
+            char text[32];
+            sw_fit_result r;
+            snprintf(text, sizeof text, "%llu", (unsigned long long)o.memory);
+            setenv("SWOOP_NULL_MEMORY", text, 1);
+            must(sw_device_open(devices[k], NULL, &d));
+            must(sw_trainer_new(d, &o, &t));
+            must(sw_trainer_fit(t, data, &(sw_fit_options){.epochs = 1, .valid = data}, &r));
+            unsetenv("SWOOP_NULL_MEMORY");
+            assert_int_equal(r.steps, 3);
+            sw_trainer_free(t);
+            sw_device_close(d);
+        }
     sw_dataset_close(data);
 }
 
@@ -308,8 +425,9 @@ static void test_shrink(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),  cmocka_unit_test(test_not_finite), cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_nothing_fits), cmocka_unit_test(test_all_programs), cmocka_unit_test(test_shrink),
+        cmocka_unit_test(test_parts), cmocka_unit_test(test_parts_in_f16), cmocka_unit_test(test_overflow_in_parts),
+        cmocka_unit_test(test_not_finite), cmocka_unit_test(test_budget), cmocka_unit_test(test_nothing_fits),
+        cmocka_unit_test(test_least_does), cmocka_unit_test(test_all_programs), cmocka_unit_test(test_shrink),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     while (n_held > 0) free(held[--n_held]);

@@ -140,6 +140,7 @@ static sw_dataset *dataset(void)
 
 typedef struct seen {
     int steps, lose_after; /* 0: never */
+    int full_after, launch; /* the launch of the step that follows for which the device has no memory */
     long copies[2];        /* clEnqueueCopyBuffer so far, at the first two steps' ends */
 } seen;
 
@@ -155,7 +156,12 @@ static sw_status on_event(void *context, const sw_event *e)
     seen *const s = context;
     if (e->kind != SW_EVENT_STEP) return SW_OK;
     if (s->steps < 2) s->copies[s->steps] = calls_of("clEnqueueCopyBuffer");
-    if (++s->steps != s->lose_after) return SW_OK;
+    if (++s->steps == s->full_after) {
+        snprintf(fake->fail_name, sizeof fake->fail_name, "clEnqueueNDRangeKernel");
+        fake->fail_code = -4; /* CL_MEM_OBJECT_ALLOCATION_FAILURE: drivers allocate when memory is first used */
+        fake->fail_at = s->launch;
+    }
+    if (s->steps != s->lose_after) return SW_OK;
     fake->lose_code = -36; /* invalid command queue: what drivers say of a device that is gone */
     fake->lose_at = fake->calls + 5;
     return SW_OK;
@@ -207,6 +213,34 @@ static void test_lost_in_a_fit(void **state)
         if (k == 0) assert_memory_equal(&loss, &want, sizeof loss);
         assert_true(fabs(loss - want) < 1e-4 * want);
         expect_recovery("a fit that lost its device");
+    }
+}
+
+/* The device runs out of memory in the middle of a step of the second epoch: what was learnt until then is saved, though no step
+ * was due to be, and the fit goes on from there to the same bits. */
+static void test_full_in_a_fit(void **state)
+{
+    (void)state;
+    double want = 0, loss = 0;
+    seen all = { 0 };
+    if (fake == NULL) skip();
+    heal();
+    assert_int_equal(fit_on("opencl:0", BATCH, NULL, NULL, &all, &want), SW_OK);
+    for (int launch = 1; launch <= 3; launch++) {
+        char folder[96];
+        seen some = { .full_after = 18, .launch = launch }, rest = { 0 };
+        snprintf(folder, sizeof folder, "%s/full-%d", cache, launch);
+        heal();
+        assert_int_equal(fit_on("opencl:0", BATCH, folder, NULL, &some, &loss), SW_ERR_MEMORY);
+        if (strstr(message, "clEnqueueNDRangeKernel") == NULL) fail_msg("the call is not named: %s", message);
+        assert_int_equal(some.steps, 18);
+        assert_int_equal(fake->failed, 1);
+        assert_int_equal(live(), 0);
+        heal();
+        if (fit_on("opencl:0", BATCH, folder, folder, &rest, &loss) != SW_OK) fail_msg("%s", message);
+        assert_int_equal(rest.steps, 33 - 18); /* 16 was the last that was due to be saved */
+        assert_memory_equal(&loss, &want, sizeof loss);
+        expect_recovery("a fit whose device was full");
     }
 }
 
@@ -302,6 +336,7 @@ int main(void)
         cmocka_unit_test_setup(test_sent_ahead, load_fake),
         cmocka_unit_test_setup(test_no_room, load_fake),
         cmocka_unit_test_setup(test_lost_in_a_fit, load_fake),
+        cmocka_unit_test_setup(test_full_in_a_fit, load_fake),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

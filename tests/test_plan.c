@@ -125,6 +125,38 @@ static void test_largest(void **state)
     sw_config_free(c);
 }
 
+/* Within a budget: the largest batch that is trained at once, recomputed if need be; one sample more is cut in micro-batches. */
+static void test_largest_within(void **state)
+{
+    (void)state;
+    static const char *const asked[] = {"4", "200"}; /* it does not depend on the batch that is asked for */
+    sw_plan_request q = {.device = "null", .rank = 3, .shape = {3, 16, 16}};
+    sw_device_plan p;
+    int64_t largest[2];
+    for (int i = 0; i < 2; i++) {
+        sw_config *const c = config("resnet8:8,8,8", asked[i]);
+        assert_int_equal(sw_config_set(c, "memory", "3M"), SW_OK);
+        assert_int_equal(sw_run_plan(c, &q, &p), SW_OK);
+        assert_true(p.fits && p.plan.total <= 3 << 20);
+        largest[i] = p.largest_batch;
+        sw_config_free(c);
+    }
+    assert_true(largest[0] > 8 && largest[0] < 200);
+    assert_int_equal(largest[0], largest[1]);
+    for (int more = 0; more < 2; more++) {
+        char text[32];
+        snprintf(text, sizeof text, "%d", (int)largest[0] + more);
+        sw_config *const c = config("resnet8:8,8,8", text);
+        assert_int_equal(sw_config_set(c, "memory", "3M"), SW_OK);
+        assert_int_equal(sw_run_plan(c, &q, &p), SW_OK);
+        assert_int_equal(p.micro_batch < p.batch, more);
+        assert_int_equal(sw_config_set(c, "memory", ""), SW_OK);
+        assert_int_equal(sw_run_plan(c, &q, &p), SW_OK);
+        assert_true(p.plan.total > 3 << 20); /* it would not have fitted without recomputing */
+        sw_config_free(c);
+    }
+}
+
 /* RTX 4090: 24 GiB and 82.58 TFLOP/s as NVIDIA states them. */
 static void test_catalogue(void **state)
 {
@@ -271,6 +303,7 @@ int main(void)
         cmocka_unit_test(test_lenet),
         cmocka_unit_test(test_as_trained),
         cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_largest_within),
         cmocka_unit_test(test_catalogue),
         cmocka_unit_test(test_planned),
         cmocka_unit_test(test_cudnn_plans),

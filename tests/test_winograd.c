@@ -158,7 +158,7 @@ static float *run(const problem *q, sw__op op)
         attr.conv.pad_hi[i] = s->hi[i];
     }
     memcpy(attr.conv.dim, out.dim, sizeof attr.conv.dim);
-    const sw__op_desc d = {(uint16_t)op, &attr, "tested", n_in, 1, in, &out};
+    const sw__op_desc d = {(uint16_t)op, &attr, "tested", n_in, 1, in, &out, 0};
     void *plan = NULL;
     size_t workspace = 0;
     assert_int_equal(be->op_plan(dev, &d, &plan, &workspace), SW_OK);

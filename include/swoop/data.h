@@ -20,10 +20,14 @@ extern "C" {
 typedef struct sw_dataset sw_dataset;
 
 typedef enum sw_target {
-    SW_TARGET_AUTO = 0, /* integers with one value per sample, or with one for each token: class; else value or tensor */
+    SW_TARGET_AUTO = 0, /* integers with one value per sample, with one for each token, or for each place of an image
+                           (x [C, H, W], y [H, W] or [1, H, W]: masks): class; else value or tensor */
     SW_TARGET_CLASS,    /* class numbers; y is i64, shape []; or one for each position of a sequence or image: [T], [H, W] */
     SW_TARGET_VALUE,    /* regression: y is f32, shape [] or [k] or more; per-sample integer tensors are i64 */
-    SW_TARGET_NONE      /* x alone (prediction); y is not read, even if there is one */
+    SW_TARGET_NONE,     /* x alone (prediction); y is not read, even if there is one */
+    SW_TARGET_SEQUENCE  /* CTC: y is i64 [S], the classes of what is to be read in x, from 1 (0 is the blank), then -1s. Never
+                           chosen by AUTO. In files [N, S] of integers, that end in -1s or whose lengths [N] are in an
+                           archive's y_lengths (beside y), y_train_lengths (beside y_train) … */
 } sw_target;
 
 /* What a data set holds. Valid while the data set is open. */
@@ -39,7 +43,10 @@ typedef struct sw_dataset_info {
     sw_dtype y_dtype; /* as delivered: SW_I64 or SW_F32 */
     int y_rank;       /* 0 for single classes and values */
     int64_t y_shape[SW_MAX_RANK];
-    int64_t classes; /* 0 unless target is CLASS */
+    int64_t classes; /* CLASS; SEQUENCE: with the blank; else 0 */
+    int64_t longest; /* SEQUENCE: the steps that the longest y needs: its classes, and a blank between two equal ones; 0: not
+                        known */
+    int64_t vocabulary; /* tokens: the largest of x + 1; 0: not known */
 } sw_dataset_info;
 
 /* Per-channel statistics, in units of the delivered x before normalising (for 8-bit images 0 … 1). A channel without
@@ -52,7 +59,7 @@ SW_API void sw_normalization_free(sw_normalization *n); /* frees mean and std, z
 
 typedef struct sw_dataset_options {
     const char *split;  /* "train" (default) or "test"; two files X:Y have the training split only */
-    const char *format; /* "auto" (default, from the content), "idx", "npy", "npz", "safetensors", "text", "bytes"; or "batches": files
+    const char *format; /* "auto" (default, from the content), "idx", "npy", "npz", "safetensors", "text", "bytes", "lines"; or "batches": files
                            whose first two axes are step and sample, merged into one */
     sw_target target;
     int64_t num_classes; /* 0: the largest label + 1. Given: labels beyond it are an error */
@@ -60,8 +67,9 @@ typedef struct sw_dataset_options {
     int64_t shape[SW_MAX_RANK];
     bool tokens;     /* x holds integer codes (for an embedding): deliver i64, do not scale or normalise. Also without
                         asking where x and y are integers of one shape, of 32 or 64 bits: sequences and what comes next */
-    int64_t sequence;              /* text: tokens in a sample; 0: 128 */
-    const char *const *vocabulary; /* text: the characters of a model, class by class; NULL: those that occur */
+    bool integers_are_tokens;      /* x of integers [N, T], of any width, are tokens, whatever y is: for a model that reads such */
+    int64_t sequence;              /* text, lines: tokens in a sample; 0: 128 */
+    const char *const *vocabulary; /* text: the characters of a model, class by class; lines: its labels; NULL: those that occur */
     int64_t n_vocabulary;
     bool background; /* IDX: return once headers and labels are checked, and read x in a thread of its own. What
                         needs x waits for it; sw_dataset_ready says whether it was good */
@@ -77,6 +85,8 @@ typedef struct sw_dataset_options {
  *   a .txt (also .gz)     text in UTF-8: x is `sequence` characters, as numbers, y the same moved by one; samples follow one
  *                         another. Classes are the characters that occur, in order of their code points, and have their
  *                         names. With format "bytes" any file, byte by byte, of 256 classes
+ *   a .tsv (also .gz)     lines LABEL, tab, TEXT ("lines"): x is the text's first `sequence` bytes, filled up with 0; the
+ *                         classes are the labels, in the order of their names. To predict a line may be a text alone
  * A 3-axis x (samples, H, W) is taken for grey images: [1, H, W]. 8-bit images whose channels come last (H, W, 1|3|4)
  * are turned to [C, H, W]. Errors: SW_ERR_DATA names the file and the sample for labels out of range, numbers of
  * samples that differ, an empty set, x that is not finite; and see io.h. options may be NULL. */

@@ -306,6 +306,12 @@ SW_API sw_t sw_ctc_loss_with(sw_t log_probs, sw_t targets, sw_t input_lengths, s
 #define sw_ctc_loss(log_probs, targets, input_lengths, target_lengths, ...)                  \
     sw_ctc_loss_with((log_probs), (targets), (input_lengths), (target_lengths),              \
                      (sw_ctc_loss_options){__VA_ARGS__, .sw_end = 0})
+/* The loss of models that read sequences (crnn): logits [N, T, C], target [N, S] of integers: classes from 1 on, then -1s to
+ * fill up; 0 is the blank. The mean as sw_ctc_loss has it; an answer that T steps cannot hold makes it infinite. */
+SW_API sw_t sw_ctc(sw_t logits, sw_t target);
+/* What logits [T, C] of one sample say: the likeliest class of each step, repeated ones once, without the blank 0. Writes
+ * at most T labels and gives their number. */
+SW_API int64_t sw_ctc_greedy(const float *logits, int64_t steps, int64_t classes, int64_t *labels);
 /* Of rows, the last axis: [.., D] -> [..] */
 SW_API sw_t sw_cosine_similarity(sw_t a, sw_t b);
 SW_API sw_t sw_cosine_embedding_loss(sw_t a, sw_t b, sw_t target, double margin, sw_reduction r); /* target +1 or -1 */

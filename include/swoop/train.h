@@ -32,7 +32,7 @@ SW_API void sw_precision_note(sw_precision p, const sw_plan *plan, const sw_devi
 typedef struct sw_trainer_options {
     sw_model_fn model;      /* a function of yours, or … */
     const char *model_name; /* … the name of one of swoop's: "lenet", "mlp:256,128" */
-    sw_loss_fn loss;        /* NULL: cross-entropy for classes, mean squared error for values */
+    sw_loss_fn loss;        /* NULL: cross-entropy for classes, mean squared error for values, CTC for sequences */
     double label_smoothing; /* classes, cross-entropy: in training (Szegedy et al. 2016); evaluation is without */
     sw_optimizer optimizer; /* sw_adamw(.lr = 1e-3) … */
     sw_schedule schedule;   /* total 0: the steps of the fit */
@@ -98,8 +98,10 @@ SW_API sw_status sw_trainer_thaw(sw_trainer *t);
 
 typedef struct sw_metrics {
     double loss;     /* mean over samples */
-    double accuracy; /* classes: share of samples whose highest output is the label; else NaN */
+    double accuracy; /* classes: share of samples whose highest output is the label; sequences: share that is read without
+                        an error (sw_ctc_greedy); else NaN */
     int64_t n;
+    double label_errors; /* sequences: insertions, deletions and replacements for each label of the answers; else NaN */
 } sw_metrics;
 
 /* In evaluation mode (running statistics, no dropout), in batches of at most 256 or the training batch if larger.
@@ -281,6 +283,8 @@ typedef struct sw_plan_request {
     bool own_kernels;            /* gpu: plan without the vendor's libraries, which takes a fraction of the time */
     int rank;                    /* > 0: samples of this shape, and num_classes classes; 0: the configuration's data */
     int64_t shape[SW_MAX_RANK];
+    bool tokens;                 /* with rank: the samples are tokens (of num_classes kinds), not numbers; to models that read
+                                  * tokens (gpt, lstm, gru, transformer) those of rank 1 are without saying */
     sw_plan_launch_fn launch;    /* NULL, or told of each launch of the step */
     void *context;
 } sw_plan_request;
@@ -291,9 +295,11 @@ typedef struct sw_device_plan {
     int64_t micro_batch;         /* samples that are done at once: fewer than batch with memory or grad_accum */
     int64_t parameters;
     int64_t sample_rank, sample_shape[SW_MAX_RANK], classes;
+    bool tokens;                 /* that is what a sample holds */
     bool fits;                   /* plan.total is at most device.memory_free */
-    int64_t largest_batch;       /* that fits; at most 2^20 and, where count is known, count. 0: none does. With memory or
-                                  * grad_accum: batch, if that fits */
+    int64_t largest_batch;       /* that fits; at most 2^20 and, where count is known, count. 0: none does. With memory: that
+                                  * fits into it at once, recomputed if need be; in micro-batches there is no largest. With
+                                  * grad_accum: in so many micro-batches */
 } sw_device_plan;
 SW_API sw_status sw_run_plan(sw_config *c, const sw_plan_request *q, sw_device_plan *out);
 
@@ -311,7 +317,8 @@ SW_API sw_status sw_run_eval(const char *path, const char *data, const char *spl
                              sw_eval_result *out);
 SW_API void sw_eval_result_free(sw_eval_result *r);
 
-/* One line for each sample of `data` (as for sw_dataset_open; labels are not needed): called in order. */
+/* One for each sample of `data` (as for sw_dataset_open; labels are not needed), or for each place of its mask: called in
+ * order. */
 typedef struct sw_prediction {
     int64_t index;
     int64_t n;            /* outputs; where each position of a sequence has a class: those of the last position */
@@ -319,10 +326,37 @@ typedef struct sw_prediction {
     int64_t label;        /* classes: the likeliest; else -1 */
     const char *class_name; /* NULL where there is none */
     const char *const *class_names; /* [n], entries may be NULL; or NULL. Valid during the call */
+    int64_t position, positions; /* images with a class for each place: which of how many, row by row; else 0 of 1 */
+    int rank;             /* … of the mask; 0: one answer a sample */
+    const int64_t *shape; /* … its height and width */
+    const int64_t *labels; /* sequences: what is read, n_labels of them; outputs are then the probabilities [steps, classes] */
+    int64_t n_labels;
 } sw_prediction;
 typedef sw_status (*sw_prediction_fn)(void *context, const sw_prediction *p);
 SW_API sw_status sw_run_predict(const char *path, const char *data, const char *split, const char *device, int threads,
                                 sw_prediction_fn each, void *context);
+
+/* swoop predict RUN --prompt: a model that was trained to say what comes next (gpt, lstm, gru on text) goes on from a prompt.
+ * Same file, device, thread count, prompt and seed: the same tokens. */
+typedef struct sw_generate_options {
+    const char *prompt;  /* UTF-8 of characters that the model knows; bytes, for one of bytes; for one of other tokens their
+                            numbers, with spaces between. As much of its end as the model was trained on (sequence) counts */
+    int64_t length;      /* tokens to add */
+    double temperature;  /* logits are divided by it before one is drawn by their softmax; 0: always the likeliest */
+    int64_t top;         /* > 0: of the likeliest so many only */
+    uint64_t seed;
+    const char *device;  /* NULL: auto */
+    int threads;         /* 0: one for each core */
+} sw_generate_options;
+typedef struct sw_token {
+    int64_t token;
+    const char *text;    /* a whole UTF-8 character; of a model of bytes one byte; else the number. n bytes and a 0 */
+    size_t n;
+    bool number;
+} sw_token;
+/* Called as each token is there; anything but SW_OK ends it with that status. */
+typedef sw_status (*sw_token_fn)(void *context, const sw_token *t);
+SW_API sw_status sw_run_generate(const char *path, const sw_generate_options *o, sw_token_fn each, void *context);
 
 #ifdef __cplusplus
 }

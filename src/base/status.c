@@ -68,11 +68,44 @@ static size_t format(char *buf, size_t size, const char *fmt, va_list ap)
     return strlen(buf);
 }
 
+/* Bytes of the character at s that may stand in a message as it is; 0: a control character, or none of UTF-8 (RFC 3629). Line
+ * ends are ours: compilers' logs have them. */
+static size_t fair_character(const unsigned char *s)
+{
+    if (*s < 0x80) return *s == '\n' || *s == '\t' || (*s >= 0x20 && *s != 0x7f);
+    const size_t n = *s >= 0xf0 ? 4 : *s >= 0xe0 ? 3 : 2;
+    if (*s < 0xc2 || *s > 0xf4) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    const bool longer = (*s == 0xe0 && s[1] < 0xa0) || (*s == 0xf0 && s[1] < 0x90); /* than it has to be */
+    const bool beyond = (*s == 0xed && s[1] > 0x9f) || (*s == 0xf4 && s[1] > 0x8f) || (*s == 0xc2 && s[1] < 0xa0);
+    return longer || beyond ? 0 : n;
+}
+
+/* Messages quote what users, files and drivers gave: bytes that are no text become \xNN, so that no terminal and no JSON has to
+ * care. */
+static void keep_escaped(const char *text)
+{
+    size_t n = 0;
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
+        const size_t fair = fair_character(p), take = fair > 0 ? fair : 4;
+        if (n + take >= MESSAGE_BYTES) break;
+        if (fair > 0) memcpy(message + n, p, fair);
+        else {
+            static const char digits[] = "0123456789abcdef";
+            memcpy(message + n, (char[]){ '\\', 'x', digits[*p >> 4], digits[*p & 15] }, 4);
+        }
+        n += take;
+        p += fair > 0 ? fair : 1;
+    }
+    message[n] = '\0';
+}
+
 sw_status (sw__failv)(sw_status s, const char *fmt, va_list ap)
 {
     char text[MESSAGE_BYTES];
-    const size_t len = format(text, sizeof text, fmt, ap);
-    memcpy(message, text, len + 1);
+    format(text, sizeof text, fmt, ap);
+    keep_escaped(text);
     return s;
 }
 
@@ -98,7 +131,7 @@ sw_status (sw__prefix)(sw_status s, const char *fmt, ...)
     memcpy(text + len, message, take);
     text[len + take] = '\0';
     if (take < old) trim_partial_utf8(text, len + take);
-    memcpy(message, text, strlen(text) + 1);
+    keep_escaped(text);
     return s;
 }
 

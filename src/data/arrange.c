@@ -86,11 +86,23 @@ static bool are_tokens(const sw__storage *s)
     return x->rank > 2 || x->shape[1] > 1;
 }
 
+/* Codes for a model that reads codes, whatever is to be said of them. */
+static bool are_codes(const sw__storage *s, const sw_dataset_options *o)
+{
+    return o->integers_are_tokens && s->x.rank == 2 && s->x.shape[1] > 1 && !sw__dtype_is_float(s->x.dtype);
+}
+
+static void measure_vocabulary(const sw__storage *s, sw_dataset_info *info)
+{
+    const int64_t *const codes = s->x.data, n = sw_array_count(&s->x);
+    for (int64_t i = 0; i < n; i++) info->vocabulary = SW_MAX(info->vocabulary, codes[i] + 1);
+}
+
 sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info)
 {
     const bool in_memory = strcmp(s->format, "memory") == 0;
     const bool values = o->target == SW_TARGET_VALUE || o->target == SW_TARGET_NONE;
-    s->tokens = o->tokens || (!in_memory && !values && are_tokens(s));
+    s->tokens = o->tokens || are_codes(s, o) || (!in_memory && !values && are_tokens(s));
     if (s->x.rank < 1)
         return sw__fail(SW_ERR_DATA, "%s: x is a single number; its first axis should count samples", s->x_name);
     if (o->format != NULL && strcmp(o->format, "batches") == 0) SW_TRY(merge_batches(&s->x, s->x_name));
@@ -115,6 +127,7 @@ sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_
     info->x_dtype = s->tokens ? SW_I64 : SW_F32;
     if (s->tokens) {
         SW_TRY(convert(&s->x, &s->own_x, SW_I64, "x"));
+        measure_vocabulary(s, info);
     } else if (s->x.dtype != SW_U8 && s->x.dtype != SW_F32 && !in_memory) {
         SW_TRY(convert(&s->x, &s->own_x, SW_F32, "x"));
     }
@@ -191,6 +204,64 @@ static sw_status check_labels(sw__storage *s, const sw_dataset_options *o, sw_da
     return SW_OK;
 }
 
+/* ---- sequences for CTC ------------------------------------------------------------------------------------------- */
+
+/* One answer of room labels: those beyond its length become -1. *steps: what CTC needs to say it. */
+static sw_status settle_sequence(const sw__storage *s, int64_t sample, int64_t *y, int64_t room, int64_t *steps, int64_t *most)
+{
+    int64_t n = room;
+    if (s->lengths.data != NULL) n = ((const int64_t *)s->lengths.data)[sample];
+    if (n < 0 || n > room)
+        return sw__fail(SW_ERR_DATA, "%s: the length of sample %" PRId64 " is %" PRId64 ", but there is room for %" PRId64,
+                        s->y_name, sample, n, room);
+    for (int64_t i = 0; s->lengths.data == NULL && i < n; i++)
+        if (y[i] < 0) n = i;
+    *steps = n;
+    for (int64_t i = 0; i < room; i++) {
+        if (i >= n && s->lengths.data == NULL && y[i] >= 0)
+            return sw__fail(SW_ERR_DATA, "%s: sample %" PRId64 " has label %" PRId64 " after a negative one, which ends it",
+                            s->y_name, sample, y[i]);
+        if (i >= n) y[i] = -1;
+        else if (y[i] <= 0)
+            return sw__fail(SW_ERR_DATA, "%s: label %" PRId64 " of sample %" PRId64 " is %" PRId64 ": labels of sequences count "
+                            "from 1, as 0 is the blank of CTC; what comes after the last is -1, or the lengths say so", s->y_name,
+                            i, sample, y[i]);
+        *steps += i > 0 && i < n && y[i] == y[i - 1];
+        *most = SW_MAX(*most, y[i]);
+    }
+    return SW_OK;
+}
+
+/* y [N, S] becomes i64 of the storage's own, filled up with -1. */
+static sw_status arrange_sequences(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info)
+{
+    sw_array *const y = &s->y;
+    int64_t most = 0;
+    if (sw__dtype_is_float(y->dtype) || info->y_rank != 1 || y->bytes == 0)
+        return sw__fail(SW_ERR_DATA, "%s: sequences are integers [samples, labels]", s->y_name);
+    if (s->lengths.data != NULL && s->lengths.shape[0] != info->count)
+        return sw__fail(SW_ERR_DATA, "%s has %" PRId64 " samples, but %" PRId64 " lengths", s->y_name, info->count,
+                        s->lengths.shape[0]);
+    sw_array own = *y;
+    own.dtype = SW_I64;
+    SW_TRY(sw__array_alloc(&own, "labels"));
+    sw__convert(own.data, SW_I64, y->data, y->dtype, (size_t)sw_array_count(y));
+    if (s->own_y) sw__free(y->data);
+    *y = own;
+    s->own_y = true;
+    info->y_dtype = SW_I64;
+    for (int64_t i = 0; i < info->count; i++) {
+        int64_t steps = 0;
+        SW_TRY(settle_sequence(s, i, (int64_t *)y->data + i * info->y_shape[0], info->y_shape[0], &steps, &most));
+        info->longest = SW_MAX(info->longest, steps);
+    }
+    if (o->num_classes > 0 && most >= o->num_classes)
+        return sw__fail(SW_ERR_DATA, "%s: label %" PRId64 " is out of range: there are %" PRId64 " classes, with the blank",
+                        s->y_name, most, o->num_classes);
+    info->classes = o->num_classes > 0 ? o->num_classes : most + 1;
+    return SW_OK;
+}
+
 /* Floats that are to be class numbers must be whole. */
 static sw_status check_whole(const sw__storage *s)
 {
@@ -203,6 +274,27 @@ static sw_status check_whole(const sw__storage *s)
         return sw__fail(SW_ERR_DATA, "%s: label %g of sample %" PRId64 " is no class number", s->y_name, v, i);
     }
     return SW_OK;
+}
+
+/* A class for each place of an image: whole numbers, as many as x's samples [C, H, W …] have places. */
+static bool are_masks(const sw__storage *s, const sw_dataset_info *info)
+{
+    const sw_array *const y = &s->y;
+    const int axes = y->rank - 1;
+    if (s->tokens || axes < 2 || info->x_rank != axes + 1) return false;
+    for (int i = 0; i < axes; i++)
+        if (y->shape[i + 1] != info->x_shape[i + 1]) return false;
+    return true;
+}
+
+/* [N, 1, H, W] of masks, as frameworks with channels have them, is [N, H, W]. */
+static void squeeze_masks(sw__storage *s, const sw_dataset_info *info)
+{
+    sw_array *const y = &s->y, was = *y;
+    if (y->rank < 4 || y->shape[1] != 1 || info->x_rank != y->rank - 1) return;
+    memmove(&y->shape[1], &y->shape[2], (size_t)(y->rank - 2) * sizeof *y->shape);
+    y->rank--;
+    if (!are_masks(s, info)) *y = was;
 }
 
 sw_status sw__arrange_y(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info)
@@ -221,12 +313,15 @@ sw_status sw__arrange_y(sw__storage *s, const sw_dataset_options *o, sw_dataset_
         return sw__fail(SW_ERR_DATA, "%s has %" PRId64 " samples, but %s has %" PRId64 " answers", s->x_name,
                         info->count, s->y_name, y->rank < 1 ? 1 : y->shape[0]);
     }
-    if (y->rank == 2 && y->shape[1] == 1) y->rank = 1; /* a column of numbers */
-    const bool single = y->rank == 1, whole = !sw__dtype_is_float(y->dtype);
+    if (y->rank == 2 && y->shape[1] == 1 && o->target != SW_TARGET_SEQUENCE) y->rank = 1; /* a column of numbers */
+    const bool whole = !sw__dtype_is_float(y->dtype);
+    if (o->target == SW_TARGET_CLASS || (o->target == SW_TARGET_AUTO && whole)) squeeze_masks(s, info);
+    const bool single = y->rank == 1;
     if (o->target == SW_TARGET_AUTO)
-        info->target = whole && (single || s->tokens) ? SW_TARGET_CLASS : SW_TARGET_VALUE;
+        info->target = whole && (single || s->tokens || are_masks(s, info)) ? SW_TARGET_CLASS : SW_TARGET_VALUE;
     info->y_rank = y->rank - 1;
     memcpy(info->y_shape, y->shape + 1, (size_t)info->y_rank * sizeof *info->y_shape);
+    if (info->target == SW_TARGET_SEQUENCE) return arrange_sequences(s, o, info);
     if (info->target == SW_TARGET_CLASS) {
         if (y->bytes == 0) return sw__fail(SW_ERR_DATA, "%s: samples without labels", s->y_name);
         if (!whole) SW_TRY(check_whole(s));

@@ -96,9 +96,11 @@ static sw_status check_callback(const sw_dataset_callback *c)
     if (!good || x == 0 || y == 0)
         return sw__fail(SW_ERR_ARGUMENT, "callback data set: get is missing, or a shape is not positive");
     if (c->count < 1) return sw__fail(SW_ERR_DATA, "callback data set: it holds no samples");
-    const bool targets = c->target == SW_TARGET_CLASS || c->target == SW_TARGET_VALUE || c->target == SW_TARGET_NONE;
-    if (!targets || (c->target == SW_TARGET_CLASS && c->num_classes < 1)) {
-        return sw__fail(SW_ERR_ARGUMENT, "callback data set: target must be CLASS (with num_classes), VALUE or NONE");
+    const bool classes = c->target == SW_TARGET_CLASS || c->target == SW_TARGET_SEQUENCE;
+    const bool targets = classes || c->target == SW_TARGET_VALUE || c->target == SW_TARGET_NONE;
+    if (!targets || (classes && c->num_classes < 1) || (c->target == SW_TARGET_SEQUENCE && c->y_rank != 1)) {
+        return sw__fail(SW_ERR_ARGUMENT, "callback data set: target must be CLASS (with num_classes), SEQUENCE (with "
+                        "num_classes, y of one axis), VALUE or NONE");
     }
     return SW_OK;
 }
@@ -114,6 +116,7 @@ sw_status sw_dataset_from_callback(const sw_dataset_callback *c, sw_dataset **ou
         sw__storage_release(s);
         return sw__no_memory(sizeof *d, "a data set");
     }
+    const bool classes = c->target == SW_TARGET_CLASS || c->target == SW_TARGET_SEQUENCE;
     d->storage = s;
     s->has_callback = true;
     s->callback = *c;
@@ -127,8 +130,8 @@ sw_status sw_dataset_from_callback(const sw_dataset_callback *c, sw_dataset **ou
                                  .x_storage = c->tokens ? SW_I64 : SW_F32,
                                  .target = c->target,
                                  .y_rank = c->y_rank,
-                                 .y_dtype = c->target == SW_TARGET_CLASS ? SW_I64 : SW_F32,
-                                 .classes = c->target == SW_TARGET_CLASS ? c->num_classes : 0 };
+                                 .y_dtype = classes ? SW_I64 : SW_F32,
+                                 .classes = classes ? c->num_classes : 0 };
     memcpy(d->info.x_shape, c->x_shape, sizeof d->info.x_shape);
     memcpy(d->info.y_shape, c->y_shape, sizeof d->info.y_shape);
     const sw_status st = finish(d);
@@ -170,7 +173,7 @@ sw_status sw_dataset_set_class_names(sw_dataset *d, const char *const *names, in
 {
     if (d == NULL || (names == NULL && n > 0))
         return sw__fail(SW_ERR_ARGUMENT, "sw_dataset_set_class_names: data set or names is NULL");
-    if (d->info.target != SW_TARGET_CLASS || n != d->info.classes) {
+    if ((d->info.target != SW_TARGET_CLASS && d->info.target != SW_TARGET_SEQUENCE) || n != d->info.classes) {
         return sw__fail(SW_ERR_ARGUMENT, "%s: %" PRId64 " names for %" PRId64 " classes", d->info.name, n,
                         d->info.classes);
     }

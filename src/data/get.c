@@ -114,11 +114,12 @@ static sw_status get_called(const sw_dataset *d, int64_t row, void *x, void *y)
     const sw_dataset_callback *const c = &d->storage->callback;
     SW_TRY(c->get(c->context, row, x, y));
     if (d->has_normalization) normalise(d, x);
-    if (d->info.target != SW_TARGET_CLASS) return SW_OK;
+    const bool sequence = d->info.target == SW_TARGET_SEQUENCE; /* filled up with -1 */
+    if (d->info.target != SW_TARGET_CLASS && !sequence) return SW_OK;
     const int64_t *const labels = y;
     const size_t n = y_bytes(d) / sizeof *labels;
     for (size_t i = 0; i < n; i++)
-        if (labels[i] < 0 || labels[i] >= d->info.classes)
+        if (labels[i] < (sequence ? -1 : 0) || labels[i] >= d->info.classes || (sequence && labels[i] == 0))
             return sw__fail(SW_ERR_DATA,
                             "%s: label %" PRId64 " of sample %" PRId64 " is out of range: there are %" PRId64 " classes",
                             d->info.name, labels[i], row, d->info.classes);

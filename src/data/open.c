@@ -324,6 +324,19 @@ static sw_status read_pair(const source *from, const sw_dataset_options *o, sw__
     return SW_OK;
 }
 
+/* Lengths of sequences, of any integers: the storage's own, i64. */
+static sw_status take_lengths(sw__storage *s, const sw_array *a)
+{
+    sw_array to = *a;
+    to.dtype = SW_I64;
+    if (sw__dtype_is_float(a->dtype) || a->rank != 1)
+        return sw__fail(SW_ERR_DATA, "%s: its lengths must be integers, one for each sample", s->y_name);
+    SW_TRY(sw__array_alloc(&to, "lengths"));
+    sw__convert(to.data, SW_I64, a->data, a->dtype, (size_t)sw_array_count(a));
+    s->lengths = to;
+    return SW_OK;
+}
+
 static sw_status read_npz(source *from, const char *split, const sw_dataset_options *o, sw__storage *s)
 {
     sw_npz *z;
@@ -338,6 +351,15 @@ static sw_status read_npz(source *from, const char *split, const sw_dataset_opti
         st = sw_npz_read(z, (size_t)y, &s->y);
         s->own_y = st == SW_OK;
     }
+    char key[48];
+    snprintf(key, sizeof key, "%s_lengths", from->y_key);
+    const int64_t lengths = st == SW_OK && o->target == SW_TARGET_SEQUENCE ? sw_npz_find(z, key) : -1;
+    if (lengths >= 0) {
+        sw_array a = { 0 };
+        st = sw_npz_read(z, (size_t)lengths, &a);
+        if (st == SW_OK) st = take_lengths(s, &a);
+        sw_array_free(&a);
+    }
     sw_npz_close(z);
     return st;
 }
@@ -350,7 +372,13 @@ static sw_status read_safetensors(source *from, const char *split, const sw_data
     SW_TRY(keep_name(s, &s->y_name, from->archive, from->y_key));
     SW_TRY(sw_safetensors_array(s->file, from->x_key, &s->x));
     if (o->target == SW_TARGET_NONE || sw_safetensors_find(s->file, from->y_key) == NULL) return SW_OK;
-    return sw_safetensors_array(s->file, from->y_key, &s->y);
+    SW_TRY(sw_safetensors_array(s->file, from->y_key, &s->y));
+    char key[48];
+    snprintf(key, sizeof key, "%s_lengths", from->y_key);
+    if (o->target != SW_TARGET_SEQUENCE || sw_safetensors_find(s->file, key) == NULL) return SW_OK;
+    sw_array a;
+    SW_TRY(sw_safetensors_array(s->file, key, &a));
+    return take_lengths(s, &a);
 }
 
 /* The format that the user names must be the one that is there. */
@@ -365,7 +393,7 @@ static sw_status check_format(const sw__storage *s, const char *wanted)
         if (strcmp(s->format, names[i][1]) == 0) return SW_OK;
         return sw__fail(SW_ERR_DATA, "%s is %s, not %s as format says", s->x_name, s->format, wanted);
     }
-    return sw__fail(SW_ERR_ARGUMENT, "format '%s' is none of auto, idx, npy, npz, safetensors, batches, text, bytes", wanted);
+    return sw__fail(SW_ERR_ARGUMENT, "format '%s' is none of auto, idx, npy, npz, safetensors, batches, text, bytes, lines", wanted);
 }
 
 static sw_status check_options(const sw_dataset_options *o, const char *split)
@@ -416,9 +444,10 @@ sw_status sw_dataset_open(const char *name_or_path, const sw_dataset_options *op
     const sw_dataset_options o = options != NULL ? *options : (sw_dataset_options){ 0 };
     const char *const split = o.split != NULL ? o.split : "train";
     SW_TRY(check_options(&o, split));
-    if (sw__is_text(name_or_path, o.format) && !is_folder(name_or_path)) {
+    const bool lines = sw__is_lines(name_or_path, o.format);
+    if ((lines || sw__is_text(name_or_path, o.format)) && !is_folder(name_or_path)) {
         if (is_test(split)) return sw__fail(SW_ERR_DATA, "%s has no test split: it is one text", name_or_path);
-        return sw__text_open(name_or_path, &o, out);
+        return (lines ? sw__lines_open : sw__text_open)(name_or_path, &o, out);
     }
     source from = { 0 };
     sw_status st = resolve(name_or_path, split, &from);
@@ -431,7 +460,7 @@ bool sw_dataset_has_split(const char *name_or_path, const sw_dataset_options *op
 {
     if (name_or_path == NULL || split == NULL) return false;
     const sw_dataset_options o = options != NULL ? *options : (sw_dataset_options){ 0 };
-    if (sw__is_text(name_or_path, o.format)) return !is_test(split) && exists(name_or_path);
+    if (sw__is_text(name_or_path, o.format) || sw__is_lines(name_or_path, o.format)) return !is_test(split) && exists(name_or_path);
     source from = { 0 };
     bool has = check_options(&o, split) == SW_OK && resolve(name_or_path, split, &from) == SW_OK;
     if (has && from.archive != NULL) {

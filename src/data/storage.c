@@ -93,6 +93,7 @@ void sw__storage_release(sw__storage *s)
     sw__free(s->background);
     if (s->own_x) sw__free(s->x.data);
     if (s->own_y) sw__free(s->y.data);
+    sw__free(s->lengths.data);
     sw_safetensors_close(s->file);
     if (s->has_callback && s->callback.release != NULL) s->callback.release(s->callback.context);
     sw__arena_free(&s->arena);

@@ -36,6 +36,7 @@ typedef struct sw__storage {
     const char *x_name, *y_name; /* where they came from, for messages */
 
     sw_array x, y;        /* x.shape[0] samples; y.data NULL: none. y is i64 or f32 */
+    sw_array lengths;     /* of sequences in y, as they came: i64 [samples]; data NULL: y says it itself. Own */
     bool own_x, own_y;    /* freed with the storage */
     sw_safetensors *file; /* that x and y point into, or NULL */
     bool channels_last;   /* x is [N, H, W, C], and delivered as [C, H, W] */
@@ -72,6 +73,10 @@ sw_status sw__dataset_over(sw__storage *s, const sw_dataset_options *o, sw_datas
 /* Is this to be read as text (by the format that is asked for, or the name)? And the data set of it (text.c). */
 bool sw__is_text(const char *path, const char *format);
 sw_status sw__text_open(const char *path, const sw_dataset_options *o, sw_dataset **out);
+/* The same for lines LABEL, tab, TEXT (lines.c). */
+bool sw__is_lines(const char *path, const char *format);
+sw_status sw__lines_open(const char *path, const sw_dataset_options *o, sw_dataset **out);
+sw_status sw__text_read(const char *path, uint8_t **bytes, int64_t *n); /* a whole file, to be freed by the caller also on failure */
 /* What sw__dataset_over does to x and y (arrange.c). */
 sw_status sw__arrange_x(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info);
 sw_status sw__arrange_y(sw__storage *s, const sw_dataset_options *o, sw_dataset_info *info);

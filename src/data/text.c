@@ -134,22 +134,23 @@ static sw_status name_characters(const uint32_t *numbered, int64_t classes, sw_d
 
 /* ---- the whole ----------------------------------------------------------------------------------------------------- */
 
-static sw_status read_all(const char *path, text *t)
+sw_status sw__text_read(const char *path, uint8_t **bytes, int64_t *n)
 {
     sw__stream s;
     size_t room = 1 << 16, got = 0;
+    *n = 0;
     SW_TRY(sw__stream_open(&s, path));
     sw_status st = SW_OK;
     for (bool more = true; st == SW_OK && more;) {
-        uint8_t *const larger = (uint64_t)room <= LARGEST_FILE ? sw__realloc(t->bytes, room, 1) : NULL;
+        uint8_t *const larger = (uint64_t)room <= LARGEST_FILE ? sw__realloc(*bytes, room, 1) : NULL;
         if (larger == NULL) {
             st = sw__no_memory(room, "a text");
             break;
         }
-        t->bytes = larger;
-        st = sw__stream_read_some(&s, t->bytes + t->n, room - (size_t)t->n, &got);
-        t->n += (int64_t)got;
-        more = (size_t)t->n == room;
+        *bytes = larger;
+        st = sw__stream_read_some(&s, larger + *n, room - (size_t)*n, &got);
+        *n += (int64_t)got;
+        more = (size_t)*n == room;
         room *= 2;
     }
     if (st == SW_OK) st = sw__stream_end(&s);
@@ -178,6 +179,13 @@ static bool ends_in(const char *path, const char *end)
     return n >= m && strcmp(path + n - m, end) == 0;
 }
 
+bool sw__is_lines(const char *path, const char *format)
+{
+    if (format != NULL && strcmp(format, "lines") == 0) return true;
+    const bool open = format == NULL || strcmp(format, "auto") == 0;
+    return open && (ends_in(path, ".tsv") || ends_in(path, ".tsv.gz"));
+}
+
 bool sw__is_text(const char *path, const char *format)
 {
     if (format != NULL && (strcmp(format, "text") == 0 || strcmp(format, "bytes") == 0)) return true;
@@ -193,7 +201,7 @@ sw_status sw__text_open(const char *path, const sw_dataset_options *o, sw_datase
     uint32_t *const numbered = bytes ? NULL : sw__calloc(CODE_POINTS, sizeof *numbered);
     sw_dataset *d = NULL;
     sw_status st = t && (bytes || numbered) ? SW_OK : sw__no_memory(CODE_POINTS * sizeof *numbered, "a vocabulary");
-    if (st == SW_OK) st = read_all(path, t);
+    if (st == SW_OK) st = sw__text_read(path, &t->bytes, &t->n);
     if (st == SW_OK) t->sequence = o->sequence > 0 ? o->sequence : 128;
     if (st == SW_OK && !bytes)
         st = o->vocabulary ? number_given(o, numbered) : number_characters(path, t, numbered, &classes);

@@ -39,6 +39,7 @@ struct sw_params {
     uint32_t n;
     size_t bytes[SW__VAR_KINDS];
     void *buffer[SW__VAR_KINDS];
+    uint64_t writes;   /* grows with every write to a variable, from 1: what was made of variables may be out of date */
 };
 
 /* Names, offsets and bytes of a graph's variables on a device with such traits; allocates no device memory. */
@@ -90,7 +91,8 @@ typedef struct sw__launch {
     const char *name;
     const char *kind;  /* "kernel", "copy", or the op's name */
     bool is_op;
-    bool shared;       /* the kernel belongs to an earlier launch */
+    bool shared;       /* what was built belongs to another launch */
+    int packs;         /* > 0: packs input packs - 1 of the op instead of running it */
     double flops, bytes;
     double seconds, least; /* profile: sum and minimum over the runs */
 } sw__launch;
@@ -121,7 +123,10 @@ struct sw_program {
     sw__arena arena;             /* names, binds */
     sw__launch *launches;
     uint32_t n_launches;
-    void *inputs_buffer, *consts_buffer, *arena_buffer;
+    uint32_t n_once;             /* the first launches, which depend on variables alone: run when those were written … */
+    uint64_t once_at;            /* … since params->writes was this; 0: not yet */
+    bool assigns;                /* runs write variables */
+    void *inputs_buffer, *consts_buffer, *kept_buffer, *arena_buffer;
     sw__dead *dead;              /* by launch; NULL: not asked for */
     uint32_t n_dead;
     sw__io_slot *inputs, *outputs;

@@ -201,6 +201,7 @@ sw_status sw_params_new(sw_device *d, const sw_graph *g, uint64_t seed, sw_param
     sw_params *p = sw__calloc(1, sizeof *p);
     if (!p) return sw__no_memory(sizeof *p, "a set of variables");
     p->device = sw__device_use(d);
+    p->writes = 1;
     sw_status st = sw__params_layout(g, d->traits, p);
     for (int k = 0; k < SW__VAR_KINDS && st == SW_OK; k++)
         if (p->bytes[k]) st = d->backend->alloc(d->dev, p->bytes[k], &p->buffer[k]);
@@ -288,6 +289,7 @@ sw_status sw_params_set(sw_params *p, int i, sw_dtype type, const void *src, int
     const sw__var_slot *s = &p->slots[i];
     void *staging = NULL;
     SW_TRY(staging_for(p, s, type, &staging));
+    p->writes++;
     const sw_status st = sw__write_elements(p->device, p->buffer[s->info.kind], s->offset, s->stored, src, type,
                                             (size_t)n, staging);
     sw__free(staging);

@@ -8,16 +8,16 @@
 const sw__key_row sw__keys[SW_KEY_COUNT] = {
     [SW_KEY_DATA] = {
         .info = { .name = "data", .group = "data", .type = SW_KEY_STRING, .fallback = "",
-                  .help = "data set: a known name (fashion-mnist, digits), a folder, X:Y files, .npz, .safetensors, .txt" },
+                  .help = "data set: a known name (fashion-mnist, digits), a folder, X:Y files, .npz, .safetensors, .txt, .tsv" },
     },
     [SW_KEY_FORMAT] = {
         .info = { .name = "format", .group = "data", .type = SW_KEY_CHOICE, .fallback = "auto",
-                  .choices = "auto|idx|npy|npz|safetensors|batches|text|bytes",
+                  .choices = "auto|idx|npy|npz|safetensors|batches|text|bytes|lines",
                   .help = "how to read the data" },
     },
     [SW_KEY_SEQUENCE] = {
         .info = { .name = "sequence", .group = "data", .type = SW_KEY_INT, .fallback = "128", .least = 1, .most = 1 << 24,
-                  .help = "text: characters (or bytes) in a sample" },
+                  .help = "text: characters (or bytes) in a sample; lines of a .tsv: bytes of each" },
     },
     [SW_KEY_VAL] = {
         .info = { .name = "val", .group = "data", .type = SW_KEY_STRING, .fallback = "",
@@ -104,8 +104,8 @@ const sw__key_row sw__keys[SW_KEY_COUNT] = {
     },
     [SW_KEY_LOSS] = {
         .info = { .name = "loss", .group = "optimisation", .type = SW_KEY_CHOICE, .fallback = "auto",
-                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber|bce_with_logits",
-                  .help = "what is minimised; auto: cross_entropy for classes, mse for values" },
+                  .choices = "auto|cross_entropy|mse|l1|smooth_l1|huber|bce_with_logits|ctc",
+                  .help = "what is minimised; auto: cross_entropy for classes, mse for values, ctc with crnn" },
     },
     [SW_KEY_LABEL_SMOOTHING] = {
         .info = { .name = "label_smoothing", .group = "optimisation", .type = SW_KEY_NUMBER, .fallback = "0", .least = 0,

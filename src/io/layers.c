@@ -1,5 +1,6 @@
 /* layers.c: a network written down as a list of layers, in a run file's `layers:` or as JSON. On nn: every line of the list is
  * one call of swoop/nn.h; a new layer is a row of the table here. */
+#include "io/layers.h"
 #include "graph/graph.h"
 #include "swoop/io.h"
 #include "swoop/nn.h"
@@ -412,7 +413,24 @@ sw_t sw_model_layers(const char *json, sw_t x, int64_t outputs)
     json_decref(list);
     return y;
 }
+
+bool sw__layers_read_tokens(const char *model)
+{
+    const char *const text = sw_model_layers_of(model);
+    json_t *const list = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    const json_t *const first = json_array_get(list, 0);
+    const char *const name = json_is_string(first) ? json_string_value(first) : NULL;
+    const bool reads = (name && strcmp(name, "embedding") == 0) || json_object_get(first, "embedding") != NULL;
+    json_decref(list);
+    return reads;
+}
 #else
+bool sw__layers_read_tokens(const char *model)
+{
+    (void)model;
+    return false;
+}
+
 sw_t sw_model_layers(const char *json, sw_t x, int64_t outputs)
 {
     (void)json;

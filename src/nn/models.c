@@ -56,6 +56,11 @@ static const struct { const char *model, *name; sw__sizes sizes; } named_sizes[]
     {"gpt", "124m", {{12, 12, 768}, 3}},  {"gpt", "350m", {{24, 16, 1024}, 3}}, {"gpt", "774m", {{36, 20, 1280}, 3}},
 };
 
+/* What models of a kind have in common; NULL ends a list. */
+static const sw__build_fn per_pixel[] = {sw__model_unet, NULL}, /* outputs are channels of an image as large as the input */
+    read_tokens[] = {sw__model_gpt, sw__model_lstm, sw__model_gru, sw__model_transformer, NULL},
+    classify[] = {sw__model_transformer, NULL}, read_sequences[] = {sw__model_crnn, NULL};
+
 const sw_model_info *sw_model_list(void)
 {
     static sw_model_info list[SW_COUNT(models) + 1]; /* the same values whoever writes them first */
@@ -70,11 +75,17 @@ static const struct model *find_model(const char *spec, size_t len)
     return NULL;
 }
 
-bool sw__model_per_pixel(const char *spec)
+static bool is_one_of(const char *spec, const sw__build_fn *kind)
 {
     const struct model *const m = find_model(spec, strcspn(spec, ":"));
-    return m && m->build == sw__model_unet;
+    while (m && *kind && *kind != m->build) kind++;
+    return m && *kind;
 }
+
+bool sw__model_per_pixel(const char *spec) { return is_one_of(spec, per_pixel); }
+bool sw__model_reads_tokens(const char *spec) { return is_one_of(spec, read_tokens); }
+bool sw__model_classifies(const char *spec) { return is_one_of(spec, classify); }
+bool sw__model_reads_sequences(const char *spec) { return is_one_of(spec, read_sequences); }
 
 static sw_t unknown_model(sw_graph *g, const char *spec, size_t len)
 {
@@ -114,6 +125,17 @@ static bool read_sizes(const struct model *m, const char *text, sw__sizes *s)
         return true;
     }
     return parse_sizes(text, s) && (m->max_sizes == SW__MAX_SIZES || s->n <= m->max_sizes);
+}
+
+int64_t sw__model_vocabulary(const char *spec)
+{
+    const char *const colon = strchr(spec, ':');
+    const struct model *const m = find_model(spec, strcspn(spec, ":"));
+    sw__sizes s;
+    if (!m || m->build != sw__model_transformer) return 0;
+    s = m->defaults;
+    if (colon && !read_sizes(m, colon + 1, &s)) return 0;
+    return s.at[3];
 }
 
 static sw_t bad_sizes(sw_graph *g, const struct model *m, const char *spec)

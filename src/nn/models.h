@@ -19,6 +19,15 @@ typedef sw_t (*sw__build_fn)(sw_t x, const sw__sizes *s, int64_t outputs);
 /* Does the model of that name give an output for each pixel? outputs are then channels, not values a sample. */
 bool sw__model_per_pixel(const char *spec);
 
+/* Does the model of that name read tokens [N, T], where it is given integers? */
+bool sw__model_reads_tokens(const char *spec);
+/* … and say one class of all of them, where others say what comes after each. */
+bool sw__model_classifies(const char *spec);
+/* How many tokens it can tell apart, where that is not its outputs; 0: as many as it has outputs. */
+int64_t sw__model_vocabulary(const char *spec);
+/* Does it give a class for each step, from which CTC reads a sequence? */
+bool sw__model_reads_sequences(const char *spec);
+
 /* ---- models_vision.c ---- */
 sw_t sw__model_mlp(sw_t x, const sw__sizes *s, int64_t outputs);
 sw_t sw__model_lenet(sw_t x, const sw__sizes *s, int64_t outputs);

@@ -36,7 +36,8 @@ typedef enum sw__storage_kind {
     SW_STORE_INPUT,   /* index: graph input */
     SW_STORE_VAR,     /* index: variable (also members of a group: the store resolves place) */
     SW_STORE_GROUP,   /* index: packed group */
-    SW_STORE_CONST    /* data, bytes: uploaded once */
+    SW_STORE_CONST,   /* data, bytes: uploaded once */
+    SW_STORE_KEPT     /* written by the first steps and kept from run to run */
 } sw__storage_kind;
 
 typedef struct sw__storage {
@@ -59,7 +60,11 @@ typedef struct sw__ref {
     sw__desc desc;
 } sw__ref;
 
-typedef enum sw__step_kind { SW_STEP_KERNEL, SW_STEP_OP } sw__step_kind;
+typedef enum sw__step_kind {
+    SW_STEP_KERNEL,
+    SW_STEP_OP,
+    SW_STEP_PACK /* an input of a later op as that one wants it: from, to */
+} sw__step_kind;
 
 typedef struct sw__step {
     uint8_t kind;
@@ -86,6 +91,8 @@ typedef struct sw__schedule {
     sw__storage *storages;
     uint32_t n_storages;
     size_t cap_storages;
+    bool keeps;              /* keep.c: the first n_once steps are run once, unless a variable is written */
+    uint32_t n_once;
     sw__ref *outputs;        /* one for each graph output, dense row-major */
     uint32_t n_outputs;
     size_t arena_bytes;      /* set by sw__plan_memory */
@@ -104,6 +111,12 @@ typedef struct sw__asks {
  * get their parts written in place where possible. The graph must outlive the schedule only for CONST data. */
 sw_status sw__schedule_build(const sw_graph *g, const sw__traits *t, const sw__asks *a, sw__schedule **out);
 void sw__schedule_free(sw__schedule *s);
+/* keep.c, for graphs that assign nothing: what depends on variables and constants alone becomes the first n_once steps. */
+sw_status sw__schedule_keep(sw__schedule *s);
+/* May this input of an op be packed: is it the same in every run? */
+bool sw__schedule_fixed(const sw__schedule *s, uint32_t step, int input);
+/* Adds a step that packs it, at *at: what stood there and behind moves up by one. */
+sw_status sw__schedule_pack(sw__schedule *s, uint32_t step, int input, size_t bytes, const sw__traits *t, uint32_t *at);
 /* Adds a workspace of so many bytes to step i. */
 sw_status sw__schedule_workspace(sw__schedule *s, uint32_t step, size_t bytes, const sw__traits *t);
 /* Lifetimes, in-place reuse, offsets, arena_bytes. Best-fit over lifetimes, largest first; deterministic. */

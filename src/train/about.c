@@ -41,13 +41,19 @@ const char *sw__model_text(const char *model)
     return sw_model_layers_of(model) ? "layers" : model;
 }
 
+/* What data sets of text call themselves, by coding. */
+static const char *const formats[] = {"", "text", "bytes", "lines"};
+
 sw_status sw__about_of(const sw_dataset *d, const char *model, int64_t outputs, sw__model_about *out)
 {
     const sw_dataset_info *info = sw_dataset_about(d);
     const sw_normalization *n = sw_dataset_normalization(d);
     sw__model_about a = {.outputs = outputs, .classes = info->classes, .target = info->target, .x_rank = info->x_rank,
-                         .tokens = info->x_dtype == SW_I64};
+                         .y_rank = info->y_rank, .tokens = info->x_dtype == SW_I64};
+    for (int i = 1; a.tokens && i < (int)SW_COUNT(formats); i++)
+        if (strcmp(info->format, formats[i]) == 0) a.coding = (sw__coding)i;
     memcpy(a.x_shape, info->x_shape, sizeof a.x_shape);
+    memcpy(a.y_shape, info->y_shape, sizeof a.y_shape);
     a.model = sw__strdup(model);
     sw_status st = a.model ? copy_names(d, &a) : sw__no_memory(strlen(model), "a model's description");
     if (st == SW_OK && n) st = copy_normalization(n->mean, n->std, n->channels, &a.normalization);
@@ -71,14 +77,23 @@ static void put_floats(sw__text *t, const char *key, const float *v, int64_t n)
     sw__text_add(t, "]");
 }
 
+static void put_shape(sw__text *t, const char *key, int rank, const int64_t *shape)
+{
+    sw__text_add(t, ", \"%s\": [", key);
+    for (int i = 0; i < rank; i++) sw__text_add(t, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    sw__text_add(t, "]");
+}
+
 sw_status sw__about_write(const sw__model_about *a, sw__text *t)
 {
     sw__text_add(t, "{\"model\": ");
     sw__json_string(t, a->model);
-    sw__text_add(t, ", \"outputs\": %lld, \"classes\": %lld, \"target\": %d, \"tokens\": %s, \"x_shape\": [",
+    sw__text_add(t, ", \"outputs\": %lld, \"classes\": %lld, \"target\": %d, \"tokens\": %s",
                  (long long)a->outputs, (long long)a->classes, (int)a->target, a->tokens ? "true" : "false");
-    for (int i = 0; i < a->x_rank; i++) sw__text_add(t, "%s%lld", i ? ", " : "", (long long)a->x_shape[i]);
-    sw__text_add(t, "], \"precision\": \"%s\"", sw_precision_name(a->precision));
+    put_shape(t, "x_shape", a->x_rank, a->x_shape);
+    if (a->y_rank >= 0) put_shape(t, "y_shape", a->y_rank, a->y_shape);
+    if (a->coding) sw__text_add(t, ", \"coding\": \"%s\"", formats[a->coding]);
+    sw__text_add(t, ", \"precision\": \"%s\"", sw_precision_name(a->precision));
     put_floats(t, "mean", a->normalization.mean, a->normalization.channels);
     put_floats(t, "std", a->normalization.std, a->normalization.channels);
     if (a->class_names) {
@@ -96,15 +111,14 @@ sw_status sw__about_write(const sw__model_about *a, sw__text *t)
     return t->failed ? sw__no_memory(t->capacity, "a model's description") : SW_OK;
 }
 
-static bool read_shape(const json_t *o, sw__model_about *a)
+static bool read_shape(const json_t *shape, int *rank, int64_t *dims)
 {
-    const json_t *shape = json_object_get(o, "x_shape");
     if (!json_is_array(shape) || json_array_size(shape) > SW_MAX_RANK) return false;
-    a->x_rank = (int)json_array_size(shape);
-    for (int i = 0; i < a->x_rank; i++) {
+    *rank = (int)json_array_size(shape);
+    for (int i = 0; i < *rank; i++) {
         const json_t *v = json_array_get(shape, (size_t)i);
         if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
-        a->x_shape[i] = json_integer_value(v);
+        dims[i] = json_integer_value(v);
     }
     return true;
 }
@@ -151,10 +165,19 @@ static sw_status read_about(const json_t *o, sw__model_about *a, bool *good)
     a->classes = json_integer_value(json_object_get(o, "classes"));
     a->target = (sw_target)json_integer_value(json_object_get(o, "target"));
     a->tokens = json_is_true(json_object_get(o, "tokens"));
+    const char *const coding = json_string_value(json_object_get(o, "coding"));
+    const bool named = json_is_string(json_array_get(json_object_get(o, "class_names"), 0));
+    if (a->tokens && named && !coding) a->coding = SW__CODING_CHARACTERS; /* older files do not say it */
+    for (int i = 1; coding && i < (int)SW_COUNT(formats); i++)
+        if (strcmp(coding, formats[i]) == 0) a->coding = (sw__coding)i;
     *good = model && known && a->outputs > 0 && a->classes >= 0 && a->classes < 1 << 24 && a->target >= SW_TARGET_CLASS &&
-            a->target <= SW_TARGET_NONE && read_shape(o, a);
+            a->target <= SW_TARGET_SEQUENCE && read_shape(json_object_get(o, "x_shape"), &a->x_rank, a->x_shape);
+    const json_t *const answer = json_object_get(o, "y_shape"); /* older files have none */
+    a->y_rank = -1;
+    if (*good && answer) *good = read_shape(answer, &a->y_rank, a->y_shape);
     if (*good) SW_TRY(read_normalization(o, a, good));
     if (*good) SW_TRY(read_names(o, a, good));
+    if (*good && a->coding == SW__CODING_CHARACTERS) *good = a->class_names != NULL;
     return SW_OK;
 }
 

@@ -270,7 +270,10 @@ sw_status sw__fit_check_monitor(const sw_trainer *t, const char *monitor)
     bool found = !monitor;
     for (size_t i = 0; i < SW_COUNT(known) && !found; i++) found = strcmp(known[i], monitor) == 0;
     if (!found) return sw__fail(SW_ERR_ARGUMENT, "monitor is '%s', and must be one of val_loss, val_acc, loss, acc", monitor);
-    if (monitor && strstr(monitor, "acc") && t->target != SW_TARGET_CLASS)
+    if (monitor && strcmp(monitor, "acc") == 0 && t->target == SW_TARGET_SEQUENCE)
+        return sw__fail(SW_ERR_ARGUMENT, "monitor is acc, but while sequences are learnt nothing is read: monitor val_acc, val_loss "
+                        "or loss");
+    if (monitor && strstr(monitor, "acc") && t->target != SW_TARGET_CLASS && t->target != SW_TARGET_SEQUENCE)
         return sw__fail(SW_ERR_ARGUMENT, "monitor is %s, but the answers are values, which have no accuracy: monitor val_loss "
                         "or loss", monitor);
     return SW_OK;
@@ -563,6 +566,18 @@ static void report(const fit *f, sw_fit_result *r)
     };
 }
 
+/* Not one step of the whole run has changed a weight. */
+static sw_status nothing_learnt(const fit *f)
+{
+    if (f->t->step > 0 || f->s.skipped == 0) return SW_OK;
+    if (f->s.overflows < f->s.skipped)
+        return sw__fail(SW_ERR_DIVERGED, "all %lld steps were skipped, %lld of them for a loss that is not finite: nothing was learnt",
+                        (long long)f->s.skipped, (long long)(f->s.skipped - f->s.overflows));
+    return sw__fail(SW_ERR_DIVERGED, "all %lld steps were skipped, as their gradients overflow f16 (the loss scale came down to %g): "
+                    "nothing was learnt; train for more steps, with a lower learning rate, or in bf16", (long long)f->s.skipped,
+                    f->t->scale / 2);
+}
+
 /* Whatever ends a fit with good weights saves them: an interruption, a callback's wish, time, a device without memory. */
 static sw_status save_at_end(fit *f, sw_status st)
 {
@@ -600,6 +615,7 @@ sw_status sw_trainer_fit(sw_trainer *t, const sw_dataset *train, const sw_fit_op
     }
     if (st == SW_OK && o->checkpoint && !o->resume) st = checkpoint(&f); /* a kill in the first epoch can be resumed too */
     while (st == SW_OK && !finished(&f)) st = run_epoch(&f);
+    if (st == SW_OK) st = nothing_learnt(&f);
     st = save_at_end(&f, st);
     if (result && f.loader) report(&f, result);
     sw_loader_close(f.loader);

@@ -1,22 +1,12 @@
 /* infer.c: evaluating and predicting with the model of a run or a model file; nothing else is needed than that file.
  * The library side of `swoop eval` and `swoop predict`. */
-#include "train/run.h"
-#include "train/trainer.h"
+#include "train/infer.h"
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-typedef struct infer {
-    char file[SW__PATH], config[SW__PATH]; /* the model file; the run's config.yaml or "" */
-    const char *split;                     /* that was opened */
-    sw__model_about about;
-    sw_dataset *data;
-    sw_device *device;
-    sw_trainer *trainer;
-} infer;
-
 /* A run folder stands for its best model, or its last if no epoch was finished. */
-static sw_status find_file(infer *s, const char *path)
+static sw_status find_file(sw__infer *s, const char *path)
 {
     struct stat about;
     if (!path || !*path) return sw__fail(SW_ERR_ARGUMENT, "no run folder or model file given");
@@ -35,7 +25,7 @@ static sw_status find_file(infer *s, const char *path)
 }
 
 /* The data of the run itself: its test split if there is one, else what was held out for validation. */
-static sw_status open_own_data(infer *s, const char *split)
+static sw_status open_own_data(sw__infer *s, const char *split)
 {
     if (!*s->config)
         return sw__fail(SW_ERR_ARGUMENT, "%s: a model file does not say on which data: give --data", s->file);
@@ -67,38 +57,56 @@ static sw_status open_own_data(infer *s, const char *split)
     return st;
 }
 
-static sw_status open_data(infer *s, const char *data, const char *split, bool labels)
+static sw_status open_data(sw__infer *s, const char *data, const char *split, bool labels)
 {
     if (!data) return open_own_data(s, split);
     sw_dataset_options o = {.split = split ? split : "test", .tokens = s->about.tokens,
                             .num_classes = labels ? s->about.classes : 0,
-                            .target = labels ? SW_TARGET_AUTO : SW_TARGET_NONE, .shape_rank = s->about.x_rank};
+                            .target = !labels ? SW_TARGET_NONE
+                                      : s->about.target == SW_TARGET_SEQUENCE ? SW_TARGET_SEQUENCE : SW_TARGET_AUTO,
+                            .shape_rank = s->about.x_rank};
     memcpy(o.shape, s->about.x_shape, sizeof o.shape);
-    if (s->about.tokens && s->about.class_names) { /* text */
+    if (s->about.coding != SW__CODING_NUMBERS) o.sequence = s->about.x_shape[0];
+    if (s->about.coding == SW__CODING_BYTES) o.format = "bytes";
+    if (s->about.coding == SW__CODING_LINES) o.format = "lines";
+    if (s->about.coding == SW__CODING_CHARACTERS || s->about.coding == SW__CODING_LINES) {
         o.vocabulary = (const char *const *)s->about.class_names;
         o.n_vocabulary = s->about.classes;
-        o.sequence = s->about.x_shape[0];
     }
     if (!split && !sw_dataset_has_split(data, &o, "test")) o.split = "train"; /* single files are one set only */
     s->split = o.split;
     return sw_dataset_open(data, &o, &s->data);
 }
 
-static sw_status open_all(infer *s, const char *path, const char *data, const char *split, const char *device, int threads,
-                          bool labels)
+sw_status sw__infer_find(sw__infer *s, const char *path)
 {
     SW_TRY(find_file(s, path));
-    SW_TRY(sw__about_read(s->file, &s->about));
-    SW_TRY(open_data(s, data, split, labels));
-    SW_TRY(sw__about_apply(&s->about, s->data));
+    return sw__about_read(s->file, &s->about);
+}
+
+sw_status sw__infer_start(sw__infer *s, const char *device, int threads)
+{
     SW_TRY(sw_device_open(device, &(sw_device_options){.threads = threads}, &s->device));
     SW_TRY(sw__run_check_computes(s->device));
     const sw_trainer_options o = {.model_name = s->about.model, .outputs = s->about.outputs, .batch = 64,
                                   .precision = s->about.precision};
-    return sw_trainer_new(s->device, &o, &s->trainer);
+    SW_TRY(sw_trainer_new(s->device, &o, &s->trainer));
+    s->trainer->known_target = s->about.target;
+    s->trainer->known_rank = s->about.y_rank;
+    memcpy(s->trainer->known_shape, s->about.y_shape, sizeof s->about.y_shape);
+    return SW_OK;
 }
 
-static void close_all(infer *s)
+static sw_status open_all(sw__infer *s, const char *path, const char *data, const char *split, const char *device, int threads,
+                          bool labels)
+{
+    SW_TRY(sw__infer_find(s, path));
+    SW_TRY(open_data(s, data, split, labels));
+    SW_TRY(sw__about_apply(&s->about, s->data));
+    return sw__infer_start(s, device, threads);
+}
+
+void sw__infer_close(sw__infer *s)
 {
     sw_trainer_free(s->trainer);
     sw_device_close(s->device);
@@ -117,7 +125,7 @@ void sw_eval_result_free(sw_eval_result *r)
     *r = (sw_eval_result){0};
 }
 
-static sw_status prepare_result(const infer *s, sw_eval_result *out)
+static sw_status prepare_result(const sw__infer *s, sw_eval_result *out)
 {
     snprintf(out->model, sizeof out->model, "%s", sw__model_text(s->about.model));
     snprintf(out->file, sizeof out->file, "%.1020s", s->file);
@@ -141,14 +149,14 @@ sw_status sw_run_eval(const char *path, const char *data, const char *split, con
                       sw_eval_result *out)
 {
     if (!out) return sw__fail(SW_ERR_ARGUMENT, "sw_run_eval: out is NULL");
-    infer s = {0};
+    sw__infer s = {0};
     sw_eval_result r = {0};
     sw_status st = open_all(&s, path, data, split, device, threads, true);
     if (st == SW_OK) st = sw__trainer_prepare(s.trainer, s.data, SW__EVAL);
     if (st == SW_OK) st = sw_trainer_load(s.trainer, s.file, NULL);
     if (st == SW_OK) st = prepare_result(&s, &r);
     if (st == SW_OK) st = sw_trainer_evaluate(s.trainer, s.data, &r.metrics, r.confusion);
-    close_all(&s);
+    sw__infer_close(&s);
     if (st != SW_OK) {
         sw_eval_result_free(&r);
         return st;
@@ -172,24 +180,61 @@ static int64_t to_probabilities(float *v, int64_t n)
     return best;
 }
 
-static sw_status hand_over(const infer *s, float *outputs, int64_t first, int64_t n, sw_prediction_fn each, void *context)
+static sw_status hand_over_one(const sw__infer *s, sw_prediction p, float *outputs, sw_prediction_fn each, void *context)
+{
+    p.outputs = outputs;
+    p.label = -1;
+    if (s->about.target == SW_TARGET_CLASS) p.label = to_probabilities(outputs, p.n);
+    if (p.label >= 0 && s->about.class_names && p.n <= s->about.classes) {
+        p.class_names = (const char *const *)s->about.class_names;
+        p.class_name = p.class_names[p.label];
+    }
+    return each(context, &p);
+}
+
+/* CTC: what is read, then the probabilities of each step. */
+static sw_status hand_over_read(const sw__infer *s, sw_prediction p, float *outputs, int64_t *labels, sw_prediction_fn each,
+                                void *context)
+{
+    const int64_t classes = s->trainer->output_classes, steps = p.n / classes;
+    p.outputs = outputs;
+    p.label = -1;
+    p.labels = labels;
+    p.n_labels = sw_ctc_greedy(outputs, steps, classes, labels);
+    for (int64_t i = 0; i < steps; i++) (void)to_probabilities(outputs + i * classes, classes);
+    if (s->about.class_names && classes <= s->about.classes) p.class_names = (const char *const *)s->about.class_names;
+    return each(context, &p);
+}
+
+static sw_status hand_over_sequences(const sw__infer *s, float *outputs, int64_t first, int64_t n, sw_prediction_fn each,
+                                     void *context)
+{
+    const int64_t all = sw_trainer_output_size(s->trainer);
+    int64_t *const labels = sw__malloc((size_t)all * sizeof *labels);
+    sw_status st = labels ? SW_OK : sw__no_memory((size_t)all * sizeof *labels, "what is read");
+    for (int64_t i = 0; i < n && st == SW_OK; i++)
+        st = hand_over_read(s, (sw_prediction){.index = first + i, .n = all, .positions = 1}, outputs + i * all, labels, each,
+                            context);
+    sw__free(labels);
+    return st;
+}
+
+/* Of a sequence only what comes after it; of an image all places. */
+static sw_status hand_over(const sw__infer *s, float *outputs, int64_t first, int64_t n, sw_prediction_fn each, void *context)
 {
     const bool classes = s->about.target == SW_TARGET_CLASS;
-    const int64_t all = sw_trainer_output_size(s->trainer), size = classes ? all / s->trainer->positions : all;
+    const int64_t all = sw_trainer_output_size(s->trainer), places = classes ? s->trainer->positions : 1, size = all / places;
+    const bool mask = places > 1 && s->trainer->y_rank > 1;
     for (int64_t i = 0; i < n; i++) {
-        float *const last = outputs + (i + 1) * all - size; /* of a sequence: what comes after it */
-        sw_prediction p = {.index = first + i, .n = size, .outputs = last, .label = -1};
-        if (classes) p.label = to_probabilities(last, size);
-        if (classes && s->about.class_names && size <= s->about.classes) {
-            p.class_names = (const char *const *)s->about.class_names;
-            p.class_name = p.class_names[p.label];
-        }
-        SW_TRY(each(context, &p));
+        sw_prediction p = {.index = first + i, .n = size, .positions = mask ? places : 1,
+                           .rank = mask ? s->trainer->y_rank : 0, .shape = mask ? s->trainer->y_shape : NULL};
+        for (; p.position < p.positions; p.position++)
+            SW_TRY(hand_over_one(s, p, outputs + (i + 1) * all - (p.positions - p.position) * size, each, context));
     }
     return SW_OK;
 }
 
-static sw_status predict_all(infer *s, sw_prediction_fn each, void *context)
+static sw_status predict_all(sw__infer *s, sw_prediction_fn each, void *context)
 {
     const int64_t count = sw_dataset_about(s->data)->count, batch = SW_MIN((int64_t)256, count);
     const size_t bytes = (size_t)(batch * sw_trainer_output_size(s->trainer)) * sizeof(float);
@@ -200,7 +245,8 @@ static sw_status predict_all(infer *s, sw_prediction_fn each, void *context)
         const int64_t n = SW_MIN(batch, count - i);
         for (int64_t k = 0; k < n; k++) indices[k] = i + k;
         st = sw_trainer_predict(s->trainer, s->data, indices, n, outputs);
-        if (st == SW_OK) st = hand_over(s, outputs, i, n, each, context);
+        const bool sequences = s->about.target == SW_TARGET_SEQUENCE;
+        if (st == SW_OK) st = (sequences ? hand_over_sequences : hand_over)(s, outputs, i, n, each, context);
     }
     sw__free(outputs);
     sw__free(indices);
@@ -211,11 +257,11 @@ sw_status sw_run_predict(const char *path, const char *data, const char *split, 
                          sw_prediction_fn each, void *context)
 {
     if (!each) return sw__fail(SW_ERR_ARGUMENT, "sw_run_predict: each is NULL");
-    infer s = {0};
+    sw__infer s = {0};
     sw_status st = open_all(&s, path, data, split, device, threads, data == NULL);
     if (st == SW_OK) st = sw__trainer_prepare(s.trainer, s.data, SW__PREDICT);
     if (st == SW_OK) st = sw_trainer_load(s.trainer, s.file, NULL);
     if (st == SW_OK) st = predict_all(&s, each, context);
-    close_all(&s);
+    sw__infer_close(&s);
     return st;
 }

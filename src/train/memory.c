@@ -76,21 +76,61 @@ static sw_status plan_step(sw_trainer *t, sw_device *d, int64_t n, sw_plan *out)
     return st;
 }
 
+#define MOST_TRIES 40 /* of a figure that is told: each is a plan */
+
 /* ---- how a batch of n samples is done ----------------------------------------------------------------------------- */
 
-static sw_status too_little(const sw_trainer *t, int64_t n, const sw_plan *p)
+/* What a budget for this plan has to be at least: with the inputs of other programs that sw__memory_for keeps. */
+static sw_status least_for(sw_trainer *t, sw__mode mode, int64_t n, const sw_plan *p, uint64_t *bytes)
 {
+    sw_graph *g = NULL;
+    SW_TRY(sw__trainer_graph(t, mode, n, &g));
+    *bytes = p->total + others_inputs(g);
+    sw_graph_free(g);
+    return SW_OK;
+}
+
+/* The least that is told has to do: it is planned with, and raised to what that says until both programs fit. */
+static sw_status find_least(sw_trainer *t, sw_device *d, int64_t n, uint64_t *least)
+{
+    static const sw__mode modes[] = {SW__ACCUM, SW__UPDATE};
+    const uint64_t given = t->o.memory;
+    sw_status st = SW_OK;
+    *least = given;
+    for (int tries = 0; tries < MOST_TRIES && st == SW_OK; tries++) {
+        uint64_t needed = 0;
+        t->o.memory = *least;
+        for (size_t i = 0; i < SW_COUNT(modes) && st == SW_OK; i++) {
+            uint64_t bytes = 0;
+            sw_plan p;
+            const int64_t m = modes[i] == SW__UPDATE ? 1 : SW_MIN(t->micro.n, n);
+            st = plan_mode(t, d, modes[i], m, NULL, NULL, &p);
+            if (st != SW_ERR_MEMORY) continue;
+            st = least_for(t, modes[i], m, &p, &bytes);
+            needed = SW_MAX(needed, SW_MAX(bytes, *least + *least / 256 + 1));
+        }
+        if (st != SW_OK || needed == 0) break;
+        *least = needed;
+    }
+    t->o.memory = given;
+    return st;
+}
+
+static sw_status too_little(sw_trainer *t, sw_device *d, int64_t n, const sw_plan *p)
+{
+    uint64_t least = 0;
     char largest[400] = "";
     for (int i = 0; i < p->peak.n_largest && i < 3; i++) {
         const size_t at = strlen(largest);
         snprintf(largest + at, sizeof largest - at, "%s%s of %.60s %llu", i ? ", " : "", p->peak.largest[i].kind,
                  p->peak.largest[i].name, (unsigned long long)p->peak.largest[i].bytes);
     }
+    SW_TRY(find_least(t, d, n, &least));
     return sw__fail(SW_ERR_MEMORY, "memory is %llu bytes, but a step on a batch of %lld needs %llu at least, in "
                     "micro-batches of %lld with all recomputed that helps: parameters %llu, statistics %llu, optimizer "
                     "state %llu, inputs and constants %llu (three more of them for other programs), activations %llu, "
                     "gradients %llu, workspace %llu; the largest: %s", (unsigned long long)t->o.memory, (long long)n,
-                    (unsigned long long)(p->total + 3 * p->inputs), (long long)SW_MAX(t->micro.n, (int64_t)1),
+                    (unsigned long long)least, (long long)SW_MAX(t->micro.n, (int64_t)1),
                     (unsigned long long)p->params, (unsigned long long)p->buffers, (unsigned long long)p->state,
                     (unsigned long long)(p->inputs + p->constants), (unsigned long long)p->peak.activations,
                     (unsigned long long)p->peak.gradients, (unsigned long long)p->peak.workspace, largest);
@@ -116,7 +156,7 @@ static sw_status find_parts(sw_trainer *t, sw_device *d, int64_t n)
         SW_TRY(fits_in(t, d, n, high, &plan, &yes));
     }
     if (!yes) SW_TRY(fits_in(t, d, n, n, &plan, &yes));
-    if (!yes) return too_little(t, n, &plan);
+    if (!yes) return too_little(t, d, n, &plan);
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
         SW_TRY(fits_in(t, d, n, middle, &plan, &yes));
@@ -140,6 +180,15 @@ sw_status sw__memory_plan(sw_trainer *t, sw_device *d, int64_t n, sw_plan_launch
     SW_TRY(sw__memory_decide(t, d, n));
     if (t->micro.n == 0) return plan_mode(t, d, SW__TRAIN, n, each, context, out);
     return plan_mode(t, d, SW__ACCUM, SW_MIN(t->micro.n, n), each, context, out);
+}
+
+sw_status sw__memory_plan_whole(sw_trainer *t, sw_device *d, int64_t n, sw_plan *out)
+{
+    const int64_t before = t->micro.n;
+    t->micro.n = t->o.grad_accum > 1 ? (n + t->o.grad_accum - 1) / t->o.grad_accum : 0;
+    const sw_status st = plan_step(t, d, n, out);
+    t->micro.n = before;
+    return st;
 }
 
 /* ---- out of memory all the same ------------------------------------------------------------------------------------ */

@@ -129,28 +129,50 @@ static sw_status normalize(run *r)
     return apply_normalization(r, &n);
 }
 
+/* Where validation is from: a set of its own, the end of a text, or a part that was drawn. */
+static void say_held(const run *r, char *held, size_t size)
+{
+    const sw_dataset_info *const d = sw_dataset_about(r->train);
+    const char *const given = sw_config_text(r->c, SW_KEY_VAL);
+    const double part = 100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT);
+    *held = 0;
+    if (!r->val) return;
+    const long long n = (long long)sw_dataset_about(r->val)->count;
+    if (*given)
+        snprintf(held, size, ", %lld val (%.80s)", n, given);
+    else if (d->x_dtype == SW_I64 && (strcmp(d->format, "text") == 0 || strcmp(d->format, "bytes") == 0))
+        snprintf(held, size, ", %lld val (%g %%, the end)", n, part);
+    else
+        snprintf(held, size, ", %lld val (%g %%, %sseed %lld)", n, part,
+                 d->target == SW_TARGET_CLASS && d->y_rank == 0 ? "stratified, " : "",
+                 (long long)sw_config_int(r->c, SW_KEY_SEED));
+}
+
+/* What there is an answer for. */
+static void say_answers(const sw_dataset_info *d, char *text, size_t size)
+{
+    *text = 0;
+    if (d->x_dtype == SW_I64) snprintf(text, size, " tokens a sample");
+    if (d->target == SW_TARGET_SEQUENCE) snprintf(text, size, ", sequences of up to %lld labels", (long long)d->y_shape[0]);
+    if (d->target != SW_TARGET_CLASS || d->y_rank < 2) return;
+    snprintf(text, size, ", a class for each of ");
+    sw__sample_shape(d->y_rank, d->y_shape, text + strlen(text), size - strlen(text));
+}
+
 static void note_data(const run *r)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     const sw_normalization *n = sw_dataset_normalization(r->train);
-    char shape[96], held[160] = "", norm[96] = "";
+    char shape[96], held[160], norm[96] = "", answers[128], kind[64] = ", values";
     sw__sample_shape(d->x_rank, d->x_shape, shape, sizeof shape);
-    const char *given = sw_config_text(r->c, SW_KEY_VAL);
-    if (r->val && *given)
-        snprintf(held, sizeof held, ", %lld val (%.80s)", (long long)sw_dataset_about(r->val)->count, given);
-    else if (r->val && d->x_dtype == SW_I64 && (strcmp(d->format, "text") == 0 || strcmp(d->format, "bytes") == 0))
-        snprintf(held, sizeof held, ", %lld val (%g %%, the end)", (long long)sw_dataset_about(r->val)->count,
-                 100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT));
-    else if (r->val)
-        snprintf(held, sizeof held, ", %lld val (%g %%, stratified, seed %lld)", (long long)sw_dataset_about(r->val)->count,
-                 100 * sw_config_number(r->c, SW_KEY_VAL_SPLIT), (long long)sw_config_int(r->c, SW_KEY_SEED));
+    say_held(r, held, sizeof held);
+    say_answers(d, answers, sizeof answers);
     if (n && n->channels == 1)
         snprintf(norm, sizeof norm, ", mean %.3f std %.3f", (double)n->mean[0], (double)n->std[0]);
     else if (n)
         snprintf(norm, sizeof norm, ", normalised per channel");
-    char kind[64] = ", values";
-    if (d->target == SW_TARGET_CLASS) snprintf(kind, sizeof kind, ", %lld classes", (long long)d->classes);
-    note(r, "data", "%s (%s): %lld train%s%s, %s%s", d->name, d->format, (long long)d->count, held, kind, shape, norm);
+    if (d->classes > 0) snprintf(kind, sizeof kind, ", %lld classes", (long long)d->classes);
+    note(r, "data", "%s (%s): %lld train%s%s, %s%s%s", d->name, d->format, (long long)d->count, held, kind, shape, answers, norm);
 }
 
 /* ---- model and trainer ------------------------------------------------------------------------------------------- */
@@ -192,11 +214,22 @@ static sw_status load_weights(run *r)
     return sw_trainer_load(r->trainer, init, prefixed ? "init." : NULL);
 }
 
+/* The device of the shadow steps is there: fit opens it again. */
+static sw_status check_beside(const sw__run_shadow *shadow)
+{
+    sw_device *beside = NULL;
+    if (shadow->every == 0 || !shadow->device) return SW_OK;
+    const sw_status st = sw_device_open(shadow->device, NULL, &beside);
+    sw_device_close(beside);
+    return st == SW_OK ? SW_OK : sw__prefix(st == SW_ERR_ARGUMENT ? SW_ERR_DEVICE : st, "shadow");
+}
+
 static sw_status new_trainer(run *r, const sw__run_lists *lists)
 {
     const sw_dataset_info *d = sw_dataset_about(r->train);
     sw_trainer_options o;
     SW_TRY(sw__run_shadow_of(r->c, &r->shadow)); /* used by fit, but told before there is a folder */
+    SW_TRY(check_beside(&r->shadow));
     SW_TRY(sw__run_trainer_options(r->c, d, lists, &o));
     SW_TRY(sw__run_schedule(r->c, epoch_steps(r), r->total_steps, &o.schedule));
     SW_TRY(sw_trainer_new(r->device, &o, &r->trainer));
@@ -386,7 +419,7 @@ static sw_status open_all(run *r)
     SW_TRY(make_trainer(r));
     SW_TRY(sw_dataset_ready(r->train));
     SW_TRY(normalize(r));
-    return sw_dataset_about(r->train)->target == SW_TARGET_CLASS
+    return sw_dataset_about(r->train)->classes > 0
                ? sw__run_choose(r->c, SW_KEY_NUM_CLASSES, "%.0f", (double)sw_dataset_about(r->train)->classes)
                : SW_OK;
 }

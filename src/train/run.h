@@ -9,6 +9,9 @@
 #define SW__PATH 1200
 #define SW__INFO_KEY "swoop.info"
 
+/* What tokens stand for. */
+typedef enum sw__coding { SW__CODING_NUMBERS = 0, SW__CODING_CHARACTERS, SW__CODING_BYTES, SW__CODING_LINES } sw__coding;
+
 /* All that is needed to use a model without its run. */
 typedef struct sw__model_about {
     char *model; /* own copy */
@@ -16,8 +19,11 @@ typedef struct sw__model_about {
     sw_target target;
     sw_precision precision;
     bool tokens;
+    sw__coding coding;
     int x_rank;
     int64_t x_shape[SW_MAX_RANK];
+    int y_rank;                     /* of an answer; -1: the file does not say */
+    int64_t y_shape[SW_MAX_RANK];
     sw_normalization normalization; /* channels 0: none */
     char **class_names;             /* [classes], entries may be NULL; or NULL */
 } sw__model_about;

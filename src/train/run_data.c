@@ -1,5 +1,7 @@
 /* run_data.c: the data sets of a run as its configuration names them: training, validation, test; checked against
  * each other. Beneath run.c (training) and infer.c (evaluating and predicting on a run's own data). */
+#include "io/layers.h"
+#include "nn/models.h"
 #include "train/run.h"
 #include <stdio.h>
 
@@ -13,18 +15,29 @@ void sw__sample_shape(int rank, const int64_t *shape, char *buf, size_t size)
 
 static const char *target_text(sw_target t)
 {
-    return t == SW_TARGET_CLASS ? "classes" : t == SW_TARGET_VALUE ? "values" : "missing";
+    return t == SW_TARGET_CLASS ? "classes" : t == SW_TARGET_VALUE ? "values" : t == SW_TARGET_SEQUENCE ? "sequences" : "missing";
+}
+
+/* What the model and the loss say of data that does not say it itself. */
+static void as_read_by(const sw_config *c, sw_dataset_options *o)
+{
+    const char *const model = sw_config_text(c, SW_KEY_MODEL), *const loss = sw_config_text(c, SW_KEY_LOSS);
+    const bool guess = strcmp(loss, "auto") == 0 && sw__model_reads_sequences(model);
+    o->integers_are_tokens = sw__model_reads_tokens(model) || sw__layers_read_tokens(model);
+    if (guess || strcmp(loss, "ctc") == 0) o->target = SW_TARGET_SEQUENCE;
 }
 
 static sw_dataset_options how_to_open(const sw_config *c, const char *split, bool background)
 {
-    return (sw_dataset_options){
+    sw_dataset_options o = {
         .split = split,
         .format = sw_config_text(c, SW_KEY_FORMAT),
         .num_classes = sw_config_is_auto(c, SW_KEY_NUM_CLASSES) ? 0 : sw_config_int(c, SW_KEY_NUM_CLASSES),
         .sequence = sw_config_int(c, SW_KEY_SEQUENCE),
         .background = background,
     };
+    as_read_by(c, &o);
+    return o;
 }
 
 /* What is validated or tested on has to be of the kind that is trained on; said here, before the first step. */
@@ -56,7 +69,7 @@ static sw_status open_beside(const sw_config *c, const char *name, bool backgrou
     const char *path = own ? sw_config_text(c, SW_KEY_DATA) : name;
     if (!own && !sw_dataset_has_split(path, &o, "test")) o.split = "train";
     const sw_dataset_info *const known = sw_dataset_about(train);
-    if (known->target == SW_TARGET_CLASS) o.num_classes = known->classes;
+    if (known->classes > 0) o.num_classes = known->classes;
     const char **names = NULL;
     if (known->x_dtype == SW_I64 && sw_dataset_class_name(train, 0)) { /* text: the same characters, numbered alike */
         names = sw__calloc((size_t)known->classes, sizeof *names);

@@ -194,7 +194,12 @@ sw_status sw__run_class_weights(sw__run_lists *l, const sw_config *c, const sw_d
     if (strcmp(text, "none") == 0) return SW_OK;
     if (sw_dataset_about(d)->target != SW_TARGET_CLASS)
         return sw__fail(SW_ERR_ARGUMENT, "class_weights: the answers are values, not classes");
-    l->n_class_weights = sw_dataset_about(d)->classes;
+    const sw_dataset_info *const about = sw_dataset_about(d);
+    if (strcmp(text, "balanced") == 0 && about->x_dtype == SW_I64 && about->y_rank > 0)
+        return sw__fail(SW_ERR_ARGUMENT, "class_weights: balanced makes rare labels count more, but those of %s are the tokens that "
+                        "come next: rare ones would be foretold too often. Leave it out, or give a list of %lld weights",
+                        about->name, (long long)about->classes);
+    l->n_class_weights = about->classes;
     l->class_weights = sw__malloc((size_t)l->n_class_weights * sizeof *l->class_weights);
     if (!l->class_weights) return sw__no_memory((size_t)l->n_class_weights * sizeof *l->class_weights, "class weights");
     return strcmp(text, "balanced") == 0 ? balance(l, d) : read_weights(l, text);

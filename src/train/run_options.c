@@ -120,6 +120,50 @@ sw_status sw__run_note_chosen(sw_config *c, const sw_optimizer *o)
     return wanted ? sw_config_choose(c, SW_KEY_BETAS, betas) : SW_OK;
 }
 
+/* Keys of a schedule, and the schedules that read them, with a bar on both sides of each. */
+static const struct { sw_key key; const char *schedules; } schedule_keys[] = {
+    {SW_KEY_WARMUP, "|cosine|constant|step|multistep|linear|exponential|polynomial|restarts|plateau|"},
+    {SW_KEY_MIN_LR, "|cosine|linear|polynomial|restarts|plateau|"},
+    {SW_KEY_STEP_SIZE, "|step|restarts|"},
+    {SW_KEY_GAMMA, "|step|multistep|exponential|plateau|"},
+    {SW_KEY_POWER, "|polynomial|"},
+    {SW_KEY_GROWTH, "|restarts|"},
+    {SW_KEY_MILESTONES, "|multistep|"},
+    {SW_KEY_PLATEAU_PATIENCE, "|plateau|"},
+    {SW_KEY_PLATEAU_THRESHOLD, "|plateau|"},
+    {SW_KEY_PLATEAU_COOLDOWN, "|plateau|"},
+};
+
+/* "|step|restarts|" as "step, restarts". */
+static void say_list(const char *bars, char *out, size_t size)
+{
+    size_t n = 0;
+    for (const char *p = bars + 1; *p && n + 3 < size; p++) {
+        if (*p != '|') out[n++] = *p;
+        else if (p[1]) n += (size_t)snprintf(out + n, size - n, ", ");
+    }
+    out[n] = '\0';
+}
+
+/* A key that the schedule does not read would change nothing: somebody who gives it means another schedule. As it stands by
+ * default it is in every run's config.yaml. */
+static sw_status check_schedule_keys(const sw_config *c)
+{
+    char bars[64], list[160];
+    const char *const schedule = sw_config_text(c, SW_KEY_SCHEDULE);
+    snprintf(bars, sizeof bars, "|%.60s|", schedule);
+    for (size_t i = 0; i < SW_COUNT(schedule_keys); i++) {
+        const sw_key k = schedule_keys[i].key;
+        const sw_key_info *const about = sw_config_about(k);
+        if (sw_config_origin(c, k) == SW_FROM_DEFAULT || strcmp(sw_config_text(c, k), about->fallback) == 0) continue;
+        if (strstr(schedule_keys[i].schedules, bars)) continue;
+        say_list(schedule_keys[i].schedules, list, sizeof list);
+        return sw__fail(SW_ERR_ARGUMENT, "%s is given, but schedule is %s, which does not read it; those that do: %s", about->name, schedule,
+                        list);
+    }
+    return SW_OK;
+}
+
 sw_status sw__run_schedule(const sw_config *c, int64_t epoch_steps, int64_t total, sw_schedule *out)
 {
     sw_schedule s = {0};
@@ -152,6 +196,7 @@ static sw_t mean_bce(sw_t output, sw_t target) { return sw_bce_with_logits_loss(
 static const struct { const char *name; sw_loss_fn loss; bool values; } losses[] = {
     {"cross_entropy", sw_cross_entropy, false}, {"mse", sw_mse, true}, {"l1", mean_l1, true},
     {"smooth_l1", mean_smooth_l1, true}, {"huber", mean_huber, true}, {"bce_with_logits", mean_bce, true},
+    {"ctc", sw_ctc, false},
 };
 
 static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_fn *out)
@@ -159,9 +204,9 @@ static sw_status loss_of(const sw_config *c, const sw_dataset_info *d, sw_loss_f
     *out = NULL;
     for (size_t i = 0; i < SW_COUNT(losses); i++) {
         if (strcmp(sw_config_text(c, SW_KEY_LOSS), losses[i].name) != 0) continue;
-        if (losses[i].values && d->target == SW_TARGET_CLASS)
-            return sw__fail(SW_ERR_ARGUMENT, "loss %s compares values, but the labels are classes: use cross_entropy",
-                            losses[i].name);
+        if (losses[i].values && d->classes > 0)
+            return sw__fail(SW_ERR_ARGUMENT, "loss %s compares values, but the labels are classes: use %s", losses[i].name,
+                            d->target == SW_TARGET_SEQUENCE ? "ctc" : "cross_entropy");
         *out = losses[i].loss;
     }
     return SW_OK;
@@ -209,7 +254,7 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
         .label_smoothing = sw_config_number(c, SW_KEY_LABEL_SMOOTHING),
         .optimizer = optimizer_of(c),
         .batch = sw_config_int(c, SW_KEY_BATCH_SIZE),
-        .outputs = d->target == SW_TARGET_CLASS ? d->classes : 0,
+        .outputs = d->classes,
         .seed = (uint64_t)sw_config_int(c, SW_KEY_SEED),
         .profile = sw_config_int(c, SW_KEY_PROFILE) > 0,
         .stochastic_rounding = sw_config_bool(c, SW_KEY_STOCHASTIC_ROUNDING),
@@ -229,5 +274,6 @@ sw_status sw__run_trainer_options(const sw_config *c, const sw_dataset_info *d, 
     }
     sw__run_init_scheme(sw_config_text(c, SW_KEY_INIT), &out->init);
     SW_TRY(check_optimisation(c, &out->optimizer));
+    SW_TRY(check_schedule_keys(c));
     return loss_of(c, d, &out->loss);
 }

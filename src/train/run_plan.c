@@ -1,5 +1,7 @@
 /* run_plan.c: what a training step would take on a device: bytes, operations, the largest batch. The library side of
  * `swoop plan`; a graph is recorded as for training (trainer.c) and planned by exec/, on nothing that is allocated. */
+#include "io/layers.h"
+#include "nn/models.h"
 #include "train/run.h"
 #include "train/run_options.h"
 #include "train/trainer.h"
@@ -15,18 +17,44 @@ typedef struct planning {
     sw_device_plan *out;
 } planning;
 
+/* Are samples of one axis sequences of tokens to this model? To those that read tokens they can be nothing else. */
+static bool are_tokens(const sw_config *c, const sw_plan_request *q)
+{
+    const char *const model = sw_config_text(c, SW_KEY_MODEL);
+    return q->tokens || (q->rank == 1 && (sw__model_reads_tokens(model) || sw__layers_read_tokens(model)));
+}
+
+/* The answers of samples that are imagined: what comes after each token, unless the model is a classifier; what CTC reads, as
+ * long as it can be; a class for each place; or one. */
+static void imagine_answers(const sw_config *c, sw_dataset_info *d)
+{
+    const char *const model = sw_config_text(c, SW_KEY_MODEL);
+    const bool tokens = d->x_dtype == SW_I64;
+    if ((tokens && !sw__model_classifies(model)) || (d->x_rank == 3 && sw__model_per_pixel(model))) {
+        const int from = tokens ? 0 : 1;
+        d->y_rank = d->x_rank - from;
+        memcpy(d->y_shape, d->x_shape + from, (size_t)d->y_rank * sizeof *d->y_shape);
+    } else if (sw__model_reads_sequences(model) && d->x_rank == 3) {
+        d->target = SW_TARGET_SEQUENCE;
+        d->y_rank = 1;
+        d->y_shape[0] = SW_MAX(d->x_shape[2] / 4, (int64_t)1);
+    }
+}
+
 /* What a data set would say of samples that are not there. */
 static sw_status imagine(const sw_config *c, const sw_plan_request *q, sw_dataset_info *d)
 {
     if (sw_config_is_auto(c, SW_KEY_NUM_CLASSES))
         return sw__fail(SW_ERR_ARGUMENT, "a shape instead of data needs num_classes, too");
-    *d = (sw_dataset_info){.name = "samples of the given shape", .x_dtype = SW_F32, .x_rank = q->rank,
+    *d = (sw_dataset_info){.name = "samples of the given shape", .x_dtype = are_tokens(c, q) ? SW_I64 : SW_F32,
+                           .x_rank = q->rank,
                            .target = SW_TARGET_CLASS, .y_dtype = SW_I64, .count = INT64_MAX,
                            .classes = sw_config_int(c, SW_KEY_NUM_CLASSES)};
     for (int i = 0; i < q->rank; i++) {
         if (q->shape[i] < 1) return sw__fail(SW_ERR_ARGUMENT, "axis %d of the shape is %lld", i, (long long)q->shape[i]);
         d->x_shape[i] = q->shape[i];
     }
+    imagine_answers(c, d);
     return SW_OK;
 }
 
@@ -51,6 +79,7 @@ static sw_status prepare(planning *p, const sw_config *c)
     sw__trainer_shapes(p->trainer, &about);
     p->out->batch = SW_MIN(o.batch, about.count);
     p->out->classes = about.classes;
+    p->out->tokens = about.x_dtype == SW_I64;
     p->out->sample_rank = about.x_rank;
     memcpy(p->out->sample_shape, about.x_shape, sizeof p->out->sample_shape);
     return SW_OK;
@@ -85,12 +114,22 @@ static sw_status plan_batch(const planning *p, int64_t n, bool tell, sw_plan *ou
     return st;
 }
 
-static sw_status fits(const planning *p, int64_t n, bool *yes)
+/* With a budget: done at once, however much is recomputed; in micro-batches any batch would fit. */
+static sw_status fits(const planning *p, int64_t n, sw_plan *plan, bool *yes)
 {
-    sw_plan plan;
-    const sw_status st = plan_batch(p, n, false, &plan);
-    *yes = st == SW_OK && plan.total <= p->out->device.memory_free;
+    const sw_status st = sw__memory_plan_whole(p->trainer, p->device, n, plan);
+    *yes = st == SW_OK && plan->total <= p->out->device.memory_free;
     return st == SW_ERR_MEMORY ? SW_OK : st;
+}
+
+/* Where a straight line through two plans reaches what there is; without a second one some batches more. */
+static int64_t guess_largest(const planning *p, uint64_t one, uint64_t many, int64_t n, int64_t most)
+{
+    const uint64_t memory = p->trainer->o.memory, free = p->out->device.memory_free;
+    const uint64_t room = memory > 0 ? SW_MIN(memory, free) : free;
+    const double slope = n > 1 ? (double)(many - SW_MIN(one, many)) / (double)(n - 1) : (double)one;
+    const double guess = 1 + (double)(room - SW_MIN(one, room)) / SW_MAX(slope, 1);
+    return guess < (double)most ? (int64_t)guess : most;
 }
 
 /* Bytes grow almost linearly with the batch: a straight line through two plans says where to look, plans decide. */
@@ -98,18 +137,18 @@ static sw_status find_largest(const planning *p)
 {
     sw_device_plan *const out = p->out;
     const int64_t most = out->count > 0 ? SW_MIN(out->count, LARGEST) : LARGEST;
-    sw_plan one;
-    SW_TRY(plan_batch(p, 1, false, &one));
-    if (one.total > out->device.memory_free) return SW_OK;
-    int64_t low = out->fits ? out->batch : 1, high = out->fits ? most + 1 : out->batch;
-    const double slope = out->batch > 1 ? (double)(out->plan.total - SW_MIN(one.total, out->plan.total)) / (double)(out->batch - 1)
-                                        : (double)one.total;
-    const double guess = 1 + (double)(out->device.memory_free - one.total) / SW_MAX(slope, 1);
-    int64_t probe = guess < (double)most ? (int64_t)guess : most;
-    while (low + 1 < high && high - low > low / 64) { /* to within a sixty-fourth: layouts make steps in the line */
-        bool yes = false;
+    const int64_t parts = SW_MAX(p->trainer->o.grad_accum, (int64_t)1);
+    sw_plan one, batch;
+    bool yes = false;
+    SW_TRY(fits(p, 1, &one, &yes));
+    if (!yes) return SW_OK;
+    SW_TRY(fits(p, out->batch, &batch, &yes));
+    int64_t low = yes ? out->batch : 1, high = yes ? most + 1 : out->batch;
+    int64_t probe = guess_largest(p, one.total, batch.total, (out->batch + parts - 1) / parts, most / parts) * parts;
+    /* To within a sixty-fourth, as layouts make steps in the line; to the sample where a budget was thought out. */
+    while (low + 1 < high && (p->trainer->o.memory > 0 || high - low > low / 64)) {
         probe = SW_MIN(SW_MAX(probe, low + 1), high - 1);
-        SW_TRY(fits(p, probe, &yes));
+        SW_TRY(fits(p, probe, &batch, &yes));
         if (yes) low = probe;
         else high = probe;
         probe = yes && high <= most ? low + SW_MAX((high - low) / 8, 1) : low + (high - low) / 2;
@@ -127,9 +166,7 @@ static sw_status plan(planning *p, const sw_config *c)
     SW_TRY(prepare(p, c));
     SW_TRY(plan_batch(p, p->out->batch, true, &p->out->plan));
     p->out->fits = p->out->plan.total <= p->out->device.memory_free;
-    if (p->trainer->o.memory == 0 && p->trainer->o.grad_accum <= 1) return find_largest(p);
-    p->out->largest_batch = p->out->fits ? p->out->batch : 0; /* any number of micro-batches makes one */
-    return SW_OK;
+    return find_largest(p);
 }
 
 sw_status sw_run_plan(sw_config *c, const sw_plan_request *q, sw_device_plan *out)

@@ -32,6 +32,27 @@ static sw_t like_output(sw_t y, sw_t out)
     return sw_reshape(y, sw_rank(out), shape);
 }
 
+/* Images: logits [N, C, H, W …], as convolutions give them, stand against masks [N, H, W …]. */
+static bool channels_are_classes(const sw_trainer *t, sw_t out)
+{
+    const int axes = t->y_rank < 0 ? sw_rank(out) - 2 : t->y_rank; /* to predict with a file that does not say: as the model */
+    if (t->target != SW_TARGET_CLASS || axes < 2 || sw_rank(out) != axes + 2) return false;
+    for (int i = 0; i < t->y_rank; i++)
+        if (sw_dim(out, i + 2) != t->y_shape[i]) return false;
+    return true;
+}
+
+/* The classes on the last axis, where losses and counters look for them. */
+static sw_t classes_last(const sw_trainer *t, sw_t out)
+{
+    if (!sw_valid(out) || !channels_are_classes(t, out)) return out;
+    int order[SW_MAX_RANK] = {0};
+    const int rank = sw_rank(out);
+    for (int i = 1; i + 1 < rank; i++) order[i] = i + 1;
+    order[rank - 1] = 1;
+    return sw_permute(out, order);
+}
+
 /* How many of a batch are right: a scalar. */
 static sw_t count_correct(sw_t out, sw_t y)
 {
@@ -51,12 +72,42 @@ static sw_status check_classes(const sw_trainer *t, sw_t out)
     if (!fits) {
         char text[96];
         return sw__fail(SW_ERR_SHAPE, "the model gives %s for a batch; a class for each of a sample's %lld positions needs [batch, "
-                        "positions, classes]", sw__shape_text(sw__node_of(out), text, sizeof text), (long long)t->positions);
+                        "%s]%s", sw__shape_text(sw__node_of(out), text, sizeof text), (long long)t->positions,
+                        t->y_rank > 1 ? "classes, height, width" : "positions, classes",
+                        t->y_rank > 1 ? ": masks are what model unet learns" : "");
     }
     if (sw_dim(out, -1) < t->classes)
         return sw__fail(SW_ERR_DATA, "the data has %lld classes but the model only %lld outputs", (long long)t->classes,
                         (long long)sw_dim(out, -1));
     return SW_OK;
+}
+
+/* The same for what CTC reads: a class for each step, and steps enough for the longest answer. */
+static sw_status check_sequences(const sw_trainer *t, sw_t out)
+{
+    char text[96];
+    if (t->target != SW_TARGET_SEQUENCE || (t->o.loss && t->o.loss != sw_ctc) || !sw_valid(out)) return SW_OK;
+    if (sw_rank(out) != 3)
+        return sw__fail(SW_ERR_SHAPE, "the model gives %s for a batch; CTC reads sequences from [batch, steps, classes], as model "
+                        "crnn gives", sw__shape_text(sw__node_of(out), text, sizeof text));
+    if (sw_dim(out, 2) < t->classes)
+        return sw__fail(SW_ERR_DATA, "the data has %lld classes, with the blank, but the model only %lld outputs",
+                        (long long)t->classes, (long long)sw_dim(out, 2));
+    if (sw_dim(out, 1) < t->longest)
+        return sw__fail(SW_ERR_DATA, "the longest answer needs %lld steps (its labels, and a blank between two equal ones), but the "
+                        "model gives %lld: give it wider samples, or shorter answers", (long long)t->longest,
+                        (long long)sw_dim(out, 1));
+    return SW_OK;
+}
+
+/* Tokens beyond those that a model has a row for. */
+static sw_status check_vocabulary(const sw_trainer *t, const sw_dataset_info *d)
+{
+    const int64_t own = t->o.model || d->x_dtype != SW_I64 ? 0 : sw__model_vocabulary(t->model_name);
+    if (own == 0 || d->vocabulary <= own) return SW_OK;
+    return sw__fail(SW_ERR_DATA, "%s: its tokens go up to %lld, but model %s knows %lld: their number is its fourth size, as in "
+                    "transformer:2x4x64x%lld", d->name, (long long)d->vocabulary - 1, t->model_name, (long long)own,
+                    (long long)d->vocabulary);
 }
 
 /* The losses of the library and the answers that they are for; a user's own loss sees to itself. */
@@ -67,6 +118,10 @@ static sw_status check_loss(const sw_trainer *t)
         return sw__fail(SW_ERR_ARGUMENT, "label_smoothing %g is not in 0 … 1", t->o.label_smoothing);
     if (t->o.label_smoothing > 0 && (!classes || (t->o.loss && t->o.loss != sw_cross_entropy)))
         return sw__fail(SW_ERR_ARGUMENT, "label_smoothing is for classes and cross_entropy");
+    const bool sequence = t->target == SW_TARGET_SEQUENCE;
+    if (sequence != (t->o.loss == sw_ctc) && t->o.loss && (t->o.loss == sw_ctc || t->o.loss == sw_cross_entropy))
+        return sw__fail(SW_ERR_ARGUMENT, sequence ? "the answers are sequences, for loss ctc"
+                                                  : "loss ctc needs sequences as answers: integers [samples, labels]");
     if (classes && t->o.loss == sw_mse)
         return sw__fail(SW_ERR_ARGUMENT, "loss mse compares values, but the labels are classes: use cross_entropy");
     if (t->class_weights && (!classes || (t->o.loss && t->o.loss != sw_cross_entropy)))
@@ -134,13 +189,16 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     sw_graph_set_seed(g, t->o.seed);
     sw_graph_set_training(g, learns(mode) || mode == SW__DIAGNOSE);
     const sw_t x = batch_input(g, "x", t->x_dtype, n, t->x_rank, t->x_shape);
-    const sw_t out = t->o.model ? t->o.model(x) : named_model(t, x);
+    const sw_t given = t->o.model ? t->o.model(x) : named_model(t, x);
     SW_TRY(sw_graph_status(g));
-    if (!sw_valid(out)) return sw__fail(SW_ERR_ARGUMENT, "the model function returned an invalid value");
+    if (!sw_valid(given)) return sw__fail(SW_ERR_ARGUMENT, "the model function returned an invalid value");
+    const sw_t out = classes_last(t, given);
     SW_TRY(check_classes(t, out));
+    SW_TRY(check_sequences(t, out));
     set_init(t, g);
     t->output_size = n ? sw_elements(out) / n : 0;
-    if (t->y_rank < 0) t->positions = t->output_size / SW_MAX(sw_dim(out, -1), 1);
+    t->output_classes = SW_MAX(sw_dim(out, -1), 1);
+    if (t->y_rank < 0) t->positions = t->output_size / t->output_classes;
     if (mode == SW__EVAL || mode == SW__PREDICT) SW_TRY(sw__average_read(t, g));
     if (mode == SW__UPDATE) return sw_graph_status(g); /* its variables are what is wanted */
     if (!learns(mode)) sw_output(out, "output");
@@ -148,10 +206,14 @@ static sw_status record(sw_trainer *t, sw_graph *g, sw__mode mode, int64_t n)
     sw_t y = batch_input(g, "y", t->y_dtype, n, t->y_rank, t->y_shape);
     const bool classes = t->target == SW_TARGET_CLASS;
     SW_TRY(check_loss(t));
-    if (!classes) y = like_output(y, out);
-    const sw_loss_fn loss_fn = t->o.loss ? t->o.loss : t->y_dtype == SW_I64 ? sw_cross_entropy : sw_mse;
+    if (!classes && t->target != SW_TARGET_SEQUENCE) y = like_output(y, out);
+    const sw_loss_fn loss_fn = t->o.loss                          ? t->o.loss
+                               : t->target == SW_TARGET_SEQUENCE ? sw_ctc
+                               : t->y_dtype == SW_I64            ? sw_cross_entropy
+                                                                 : sw_mse;
     const bool training = learns(mode) || mode == SW__DIAGNOSE;
-    const sw_t loss = training ? training_loss(t, out, y, loss_fn) : loss_fn(out, y);
+    const sw_t compared = loss_fn == sw_cross_entropy ? out : given; /* a user's own loss takes what the user's model gives */
+    const sw_t loss = training ? training_loss(t, compared, y, loss_fn) : loss_fn(compared, y);
     sw_output(loss, "loss");
     if (classes) sw_output(count_correct(out, y), "correct");
     return sw_graph_status(g);
@@ -242,6 +304,14 @@ static sw_program *another(const sw_trainer *t)
     return NULL;
 }
 
+/* Weights change all the time; folding and packing them for a validation in between is not worth the memory. */
+static bool trains(const sw_trainer *t)
+{
+    for (int i = 0; i < t->n_programs; i++)
+        if (learns(t->programs[i].mode)) return true;
+    return false;
+}
+
 /* Inputs of an optimiser for all groups, and for those that are late. */
 static void find_scalars(sw__batch_program *p)
 {
@@ -277,7 +347,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     if (!t->params) st = make_params(t, mode, n, g);
     *p = (sw__batch_program){.mode = mode, .n = n, .averaged = reads_average(t, mode), .frozen = is_frozen(t, mode)};
     const bool timed = t->o.profile && (mode == SW__TRAIN || mode == SW__ACCUM);
-    const sw_compile_options o = {.params = t->params, .profile = timed,
+    const sw_compile_options o = {.params = t->params, .profile = timed, .no_keep = trains(t),
                                   .build_later = true, .memory = sw__memory_for(t, g), .shares = another(t)};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
     sw_graph_free(g);
@@ -379,9 +449,10 @@ void sw__trainer_shapes(sw_trainer *t, const sw_dataset_info *d)
     t->y_rank = d->y_rank;
     memcpy(t->y_shape, d->y_shape, sizeof t->y_shape);
     t->classes = d->classes;
+    t->longest = d->longest;
     t->positions = d->target == SW_TARGET_CLASS ? sw__dims_product(d->y_shape, d->y_rank) : 1;
     t->outputs = t->o.outputs;
-    if (t->outputs == 0) t->outputs = d->target == SW_TARGET_CLASS ? d->classes : sw__dims_product(d->y_shape, value_axes(t));
+    if (t->outputs == 0) t->outputs = d->classes > 0 ? d->classes : sw__dims_product(d->y_shape, value_axes(t));
 }
 
 /* Evaluation batches are not smaller than 256 so that small training batches do not make it slow; within so many bytes they are
@@ -418,10 +489,13 @@ sw_status sw__trainer_prepare(sw_trainer *t, const sw_dataset *d, sw__mode mode)
         if (t->outputs < 1 || mode != SW__PREDICT)
             return sw__fail(SW_ERR_DATA, "%s: it has no labels%s", about->name,
                             mode == SW__PREDICT ? ", and .outputs is not given" : "");
-        t->target = SW_TARGET_CLASS;
-        t->y_dtype = SW_I64;
-        t->y_rank = -1;
+        t->target = t->known_target == SW_TARGET_AUTO ? SW_TARGET_CLASS : t->known_target;
+        t->y_dtype = t->target == SW_TARGET_VALUE ? SW_F32 : SW_I64;
+        t->y_rank = t->known_rank;
+        memcpy(t->y_shape, t->known_shape, sizeof t->y_shape);
+        t->positions = t->target == SW_TARGET_CLASS ? sw__dims_product(t->y_shape, t->y_rank) : 1;
     }
+    SW_TRY(check_vocabulary(t, about));
     SW_TRY(first_program(t, mode, first_batch(t, mode, about->count)));
     t->prepared = true;
     return SW_OK;
@@ -558,7 +632,16 @@ static void count_confusion(const float *outputs, const int64_t *labels, int64_t
     }
 }
 
-static sw_status evaluate_batch(sw_trainer *t, const sw_batch *b, sw_metrics *sum, float *outputs, int64_t *confusion)
+/* What an evaluation adds up. */
+typedef struct evaluation {
+    double loss, correct;
+    int64_t n;
+    sw__sequences read;
+    float *outputs;     /* of a batch, where they are looked at */
+    int64_t *confusion; /* the caller's, or NULL */
+} evaluation;
+
+static sw_status evaluate_batch(sw_trainer *t, const sw_batch *b, evaluation *e)
 {
     sw__batch_program *p = NULL;
     double loss, correct;
@@ -567,13 +650,24 @@ static sw_status evaluate_batch(sw_trainer *t, const sw_batch *b, sw_metrics *su
     SW_TRY(sw_program_run(p->program));
     SW_TRY(read_scalar(p->program, p->loss, &loss));
     SW_TRY(read_scalar(p->program, p->correct, &correct));
-    sum->loss += loss * (double)b->n;
-    sum->accuracy += correct;
-    sum->n += b->n;
-    if (!confusion) return SW_OK;
-    SW_TRY(sw_program_get(p->program, p->output, SW_F32, outputs, b->n * t->output_size));
-    count_confusion(outputs, b->y, b->n * t->positions, t->output_size / t->positions, confusion);
+    e->loss += loss * (double)b->n;
+    e->correct += correct;
+    e->n += b->n;
+    if (!e->outputs) return SW_OK;
+    SW_TRY(sw_program_get(p->program, p->output, SW_F32, e->outputs, b->n * t->output_size));
+    if (t->target == SW_TARGET_SEQUENCE) return sw__sequences_score(t, e->outputs, b->y, b->n, &e->read);
+    count_confusion(e->outputs, b->y, b->n * t->positions, t->output_size / t->positions, e->confusion);
     return SW_OK;
+}
+
+static void sum_up(const sw_trainer *t, const evaluation *e, sw_metrics *out)
+{
+    const double n = (double)e->n;
+    *out = (sw_metrics){.n = e->n, .loss = e->loss / n, .accuracy = NAN, .label_errors = NAN};
+    if (t->target == SW_TARGET_CLASS) out->accuracy = e->correct / (n * (double)t->positions);
+    if (t->target != SW_TARGET_SEQUENCE) return;
+    out->accuracy = (double)e->read.right / n;
+    out->label_errors = (double)e->read.errors / (double)SW_MAX(e->read.labels, (int64_t)1);
 }
 
 sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *out, int64_t *confusion)
@@ -582,27 +676,23 @@ sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *ou
     const sw_dataset_info *about = sw_dataset_about(d);
     SW_TRY(sw__trainer_prepare(t, d, SW__EVAL));
     if (about->target == SW_TARGET_NONE) return sw__fail(SW_ERR_DATA, "%s: no labels to evaluate against", about->name);
-    if (t->target != SW_TARGET_CLASS) confusion = NULL;
+    evaluation e = {.confusion = t->target == SW_TARGET_CLASS ? confusion : NULL};
     const int64_t batch = sw__eval_batch(t, about->count);
     SW_TRY(sw__trainer_programs(t, SW__EVAL, about->count, batch, false));
     sw_loader *loader = NULL;
-    sw_metrics sum = {0};
-    float *outputs = NULL;
+    const bool looked_at = e.confusion || t->target == SW_TARGET_SEQUENCE;
     sw_status st = sw_loader_open(d, &(sw_loader_options){.batch = batch}, &loader);
-    if (st == SW_OK && confusion && !(outputs = sw__malloc((size_t)(batch * t->output_size) * sizeof *outputs)))
-        st = sw__no_memory((size_t)(batch * t->output_size) * sizeof *outputs, "outputs");
+    if (st == SW_OK && looked_at && !(e.outputs = sw__malloc((size_t)(batch * t->output_size) * sizeof *e.outputs)))
+        st = sw__no_memory((size_t)(batch * t->output_size) * sizeof *e.outputs, "outputs");
     for (sw_batch b; st == SW_OK;) {
         st = sw_loader_next(loader, &b);
         if (st != SW_OK || b.n == 0) break;
-        st = evaluate_batch(t, &b, &sum, outputs, confusion);
+        st = evaluate_batch(t, &b, &e);
     }
     sw_loader_close(loader);
-    sw__free(outputs);
-    SW_TRY(st);
-    out->n = sum.n;
-    out->loss = sum.loss / (double)sum.n;
-    out->accuracy = t->target == SW_TARGET_CLASS ? sum.accuracy / (double)(sum.n * t->positions) : NAN;
-    return SW_OK;
+    sw__free(e.outputs);
+    if (st == SW_OK) sum_up(t, &e, out);
+    return st;
 }
 
 /* y: room for labels, which a data set of a callback always writes; nobody reads them. */

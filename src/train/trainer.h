@@ -44,11 +44,16 @@ struct sw_trainer {
     sw_dtype x_dtype, y_dtype;
     int x_rank, y_rank;
     int64_t x_shape[SW_MAX_RANK], y_shape[SW_MAX_RANK];
+    sw_target known_target; /* … of answers, where a model file says it and the data has none; AUTO: classes */
+    int known_rank;         /* -1: not known */
+    int64_t known_shape[SW_MAX_RANK];
     sw_target target;
     int64_t classes;      /* of the data; 0: values */
+    int64_t longest;      /* sequences: the steps that the longest answer needs */
     int64_t positions;    /* that have a class of their own, in a sample: tokens of a sequence; else 1 */
     int64_t outputs;      /* asked of a named model */
     int64_t output_size;  /* elements that the model gives for a sample */
+    int64_t output_classes; /* … on the last axis, for a place of it */
     sw_params *params;
     sw__batch_program programs[SW__MAX_PROGRAMS];
     int n_programs;
@@ -138,6 +143,8 @@ uint64_t sw__memory_for(const sw_trainer *t, const sw_graph *g); /* sw_compile_o
 sw_status sw__memory_decide(sw_trainer *t, sw_device *d, int64_t n);
 /* The same; and the plan of the program that takes most, launch by launch. On SW_ERR_MEMORY the message says all. */
 sw_status sw__memory_plan(sw_trainer *t, sw_device *d, int64_t n, sw_plan_launch_fn each, void *context, sw_plan *out);
+/* The same without cutting a batch more often than grad_accum asks. */
+sw_status sw__memory_plan_whole(sw_trainer *t, sw_device *d, int64_t n, sw_plan *out);
 /* After SW_ERR_MEMORY: frees all programs, plans with less and compiles the step, if the options say so; else the same
  * error. */
 sw_status sw__memory_shrink(sw_trainer *t);
@@ -155,6 +162,11 @@ sw_status sw__average_weight(const sw_trainer *t, sw_program *p); /* sets what t
 /* ---- room.c ---- */
 /* After a training program for n samples found no room on the device: the same error, with the batch that would fit. */
 sw_status sw__trainer_no_room(sw_trainer *t, int64_t n);
+
+/* ---- sequences.c ---- */
+typedef struct sw__sequences { int64_t right, errors, labels; } sw__sequences; /* samples without an error; labels */
+/* Adds n samples: outputs [n, steps, classes] against answers [n, S]. */
+sw_status sw__sequences_score(const sw_trainer *t, const float *outputs, const int64_t *y, int64_t n, sw__sequences *sum);
 
 /* ---- fit.c ---- */
 /* The figure that decides which epoch is the best: a known one, and one that this data has. After prepare. */

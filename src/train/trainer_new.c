@@ -104,7 +104,7 @@ sw_status sw_trainer_new(sw_device *d, const sw_trainer_options *o, sw_trainer *
     else if (t->o.optimizer.loss_scale <= 0) t->o.optimizer.loss_scale = 65536;
     if (t->o.batch == 0) t->o.batch = 64;
     t->schedule_lr = t->o.optimizer.lr;
-    t->thawed_at = -1;
+    t->thawed_at = t->known_rank = -1;
     sw_status st = check_averages(o);
     if (st == SW_OK) st = copy_groups(t);
     if (st == SW_OK) st = copy_class_weights(t);

@@ -117,7 +117,7 @@ static sw_status try_threads(int n)
 static void set_traits(sw__cpu *cpu)
 {
     sw__traits *const t = &cpu->traits;
-    t->fuse = t->views = true;
+    t->fuse = t->views = t->keeps = true;
     t->float_storage = SW_F32;
     t->alignment = 64;
     t->compute_units = cpu->threads;
@@ -400,6 +400,22 @@ static sw_status cpu_op_exec(void *dev, void *plan, const sw__bind *bind)
     return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
 }
 
+static size_t cpu_op_packs(void *plan, int input)
+{
+    const sw__cpu_plan *const p = plan;
+    return p->packs != NULL && sw__cpu_fixed(p, input) ? p->packs(p, input) : 0;
+}
+
+static sw_status cpu_op_pack(void *dev, void *plan, int input, const sw__bind *bind)
+{
+    (void)dev;
+    sw__cpu_plan *const p = plan;
+    const int before = set_threads(p->threads);
+    const sw_status st = p->pack(p, input, sw__cpu_address(&bind[0]), sw__cpu_address(&bind[1]));
+    set_threads(before);
+    return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
+}
+
 static const char *cpu_op_note(void *plan)
 {
     return ((sw__cpu_plan *)plan)->note;
@@ -466,6 +482,8 @@ const sw__backend sw__backend_cpu = {
     .op_plan = cpu_op_plan,
     .op_free = cpu_op_free,
     .op_exec = cpu_op_exec,
+    .op_packs = cpu_op_packs,
+    .op_pack = cpu_op_pack,
     .op_note = cpu_op_note,
     .op_on_copies = cpu_op_on_copies,
     .source_build = sw__cpu_source_build,

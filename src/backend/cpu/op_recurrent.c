@@ -171,6 +171,7 @@ sw_status sw__cpu_recurrent_plan(sw__cpu_plan *p)
     const sw_dtype t = (sw_dtype)p->d.out[0].dtype;
     const arithmetic in = t == SW_F64 ? IN_F64 : t == SW_BF16 ? IN_BF16 : IN_F32;
     SW_TRY(exec_of(in, p));
+    if (sw__cpu_units_can(p)) return sw__cpu_units_plan(p);
     sw__recurrent_plan *const s = sw__calloc(1, sizeof *s);
     if (s == NULL) return sw__no_memory(sizeof *s, "a planned op");
     p->state = s;

@@ -38,6 +38,9 @@ typedef struct sw__recurrent_plan {
     sw__simd level;
 } sw__recurrent_plan;
 
+/* op_recurrent_units.c: for few samples */
+bool sw__cpu_units_can(const sw__cpu_plan *p);
+sw_status sw__cpu_units_plan(sw__cpu_plan *p);
 sw_status sw__cpu_recurrent_f64(sw__cpu_plan *p, void *const *ptr);
 /* op_recurrent_bf16.c, which only machines with AVX512_BF16 have: bytes of a packed matrix, floats of room beside the
  * shared ones, exec */

@@ -21,6 +21,7 @@ static inline vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf v_relu(vf a) { return _mm512_max_ps(_mm512_setzero_ps(), a); } /* NaN: the second operand */
+static inline float v_total(vf a) { return _mm512_reduce_add_ps(a); }
 /* max(a, b); NaN if one of them is */
 static inline vf v_max(vf a, vf b)
 {
@@ -53,6 +54,12 @@ static inline vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 static inline vf v_relu(vf a) { return _mm256_max_ps(_mm256_setzero_ps(), a); }
+static inline float v_total(vf a)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
 static inline vf v_max(vf a, vf b)
 {
     return _mm256_blendv_ps(_mm256_max_ps(b, a), b, _mm256_cmp_ps(b, b, _CMP_UNORD_Q));
@@ -86,6 +93,7 @@ static inline vf v_add(vf a, vf b) { return a + b; }
 static inline vf v_sub(vf a, vf b) { return a - b; }
 static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
 static inline vf v_mul(vf a, vf b) { return a * b; }
+static inline float v_total(vf a) { return (a[0] + a[2]) + (a[1] + a[3]); }
 static inline vf v_max(vf a, vf b)
 {
     vf m = a;
