@@ -7,9 +7,7 @@
 
 #define VL 16
 #define INLINE static inline __attribute__((always_inline))
-#if defined(SWOOP_SANITIZE_BUILD)
-#define UNROLL
-#elif defined(__clang__)
+#if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
