@@ -134,6 +134,7 @@ static void reserve_packed(sw__cpu_plan *p, sw__step_matrix *m, sw__simd level)
 
 sw_status sw__cpu_recurrent_plan(sw__cpu_plan *p)
 {
+    if (sw__cpu_units_can(p)) return sw__cpu_units_plan(p);
     sw__recurrent_plan *const s = sw__calloc(1, sizeof *s);
     if (s == NULL) return sw__no_memory(sizeof *s, "a planned op");
     p->state = s;

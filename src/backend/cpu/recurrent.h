@@ -37,6 +37,9 @@ typedef struct sw__recurrent_plan {
     sw__simd level;
 } sw__recurrent_plan;
 
+/* op_recurrent_units.c: for few samples */
+bool sw__cpu_units_can(const sw__cpu_plan *p);
+sw_status sw__cpu_units_plan(sw__cpu_plan *p);
 sw_status sw__cpu_recurrent_f64(sw__cpu_plan *p, void *const *ptr);
 /* lengths[b]: T without lengths */
 int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b);
