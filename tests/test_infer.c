@@ -217,7 +217,7 @@ static void test_networks(void **state)
     for (size_t l = 0; l < SW_COUNT(levels); l++) {
         setenv("SWOOP_SIMD", levels[l], 1);
         for (size_t i = 0; i < SW_COUNT(networks); i++)
-            for (int b = 0; b < BATCHES; b++) check_network(&networks[i], batches[b], (int)(b + l) % 2 + 1);
+            for (int b = 0; b < BATCHES; b++) check_network(&networks[i], batches[b], (b + (int)l) % 2 + 1);
     }
     unsetenv("SWOOP_SIMD");
 }
