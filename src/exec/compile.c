@@ -14,6 +14,8 @@ typedef struct compilation {
     size_t *input_offset, *const_offset; /* of each graph input; of each storage that is a constant or kept */
     size_t inputs_bytes, consts_bytes, kept_bytes;
     bool keeps;               /* what depends on variables alone is computed once */
+    uint32_t *kernels;        /* steps with kernels, by their hash: 1 + step, 0 free; a power of two of them */
+    size_t n_kernels;
     bool to_run;              /* sw_compile; a plan alone measures nothing */
 } compilation;
 
@@ -32,6 +34,7 @@ static const struct {
     traited_pass run;
     bool optional; /* left out with no_simplify, or where the device fuses nothing */
 } passes[] = {
+    {"lookup", sw__pass_lookup, true},
     {"simplify", simplify, true},
     {"lower", sw__pass_lower, false},
     {"simplify", simplify, true}, /* what lowering left behind */
@@ -67,31 +70,39 @@ static bool ask_accepts(void *ctx, const sw__op_desc *d, int i)
     return !device->backend->op_accepts || device->backend->op_accepts(device->dev, d, i);
 }
 
-/* An equal kernel built for an earlier launch, or NULL. */
-static void *find_built(const sw_program *p, const sw__schedule *s, uint32_t step)
+static sw_status index_kernels(compilation *c)
 {
-    for (uint32_t i = 0; i < step; i++) {
-        const sw__kernel *k = s->steps[i].kernel;
-        if (s->steps[i].kind == SW_STEP_KERNEL && k->hash == s->steps[step].kernel->hash &&
-            sw__kernel_equal(k, s->steps[step].kernel))
-            return p->launches[i].built;
+    c->n_kernels = 16;
+    while (c->n_kernels < 2 * (size_t)c->schedule->n_steps) c->n_kernels *= 2;
+    c->kernels = sw__calloc(c->n_kernels, sizeof *c->kernels);
+    return c->kernels ? SW_OK : sw__no_memory(c->n_kernels * sizeof *c->kernels, "the table of kernels");
+}
+
+/* The earlier step with an equal kernel, or `step` itself, which is then remembered. */
+static uint32_t first_equal(compilation *c, uint32_t step)
+{
+    const sw__kernel *const k = c->schedule->steps[step].kernel;
+    size_t at = (size_t)(k->hash ^ k->hash >> 32) & (c->n_kernels - 1);
+    for (; c->kernels[at]; at = (at + 1) & (c->n_kernels - 1)) {
+        const uint32_t other = c->kernels[at] - 1;
+        const sw__kernel *const o = c->schedule->steps[other].kernel;
+        if (o->hash == k->hash && sw__kernel_equal(o, k)) return other;
     }
-    return NULL;
+    c->kernels[at] = step + 1;
+    return step;
 }
 
 static sw_status plan_kernel(compilation *c, uint32_t i, size_t *workspace)
 {
-    sw_program *p = c->program;
-    sw__launch *l = &p->launches[i];
-    l->built = find_built(p, c->schedule, i);
-    l->shared = l->built != NULL;
-    if (l->built) {
-        for (uint32_t j = 0; j < i; j++) /* the same kernel needs the same workspace */
-            if (p->launches[j].built == l->built && c->schedule->steps[j].workspace >= 0)
-                *workspace = c->schedule->storages[c->schedule->steps[j].workspace].bytes;
-        return SW_OK;
-    }
-    return c->device->backend->kernel_build(c->device->dev, c->schedule->steps[i].kernel, &l->built, workspace);
+    sw__launch *const l = &c->program->launches[i];
+    const sw__schedule *const s = c->schedule;
+    const uint32_t first = first_equal(c, i);
+    if (first == i) return c->device->backend->kernel_build(c->device->dev, s->steps[i].kernel, &l->built, workspace);
+    l->built = c->program->launches[first].built;
+    l->shared = true;
+    if (s->steps[first].workspace >= 0) /* the same kernel needs the same workspace */
+        *workspace = s->storages[s->steps[first].workspace].bytes;
+    return SW_OK;
 }
 
 /* Bytes that divide where a tensor begins: storages, and variables in a packed group, begin at multiples of 16. */
@@ -165,6 +176,7 @@ static sw_status plan_steps(compilation *c)
     p->launches = sw__calloc(SW_MAX(s->n_steps, 1u), sizeof *p->launches);
     if (!p->launches) return sw__no_memory(s->n_steps * sizeof *p->launches, "the launch list");
     p->n_launches = s->n_steps;
+    SW_TRY(index_kernels(c));
     for (uint32_t i = 0; i < s->n_steps; i++) {
         sw__step *step = &s->steps[i];
         sw__launch *l = &p->launches[i];
@@ -297,6 +309,7 @@ static void compilation_free(compilation *c)
     sw_graph_free(c->graph);
     sw__schedule_free(c->schedule);
     sw__free(c->storage);
+    sw__free(c->kernels);
     sw__free(c->input_offset);
     sw__free(c->const_offset);
 }
@@ -318,9 +331,9 @@ static sw_status make_plan(compilation *c, const sw_graph *g)
         SW_TRY(plan_once(c, g));
     }
     const sw_status st = sw__plan_within(c->program, c->schedule, c->device->traits, o->memory);
-    sw__plan_peak(c->schedule, &c->program->plan);
+    const sw_status peak = sw__plan_peak(c->schedule, &c->program->plan);
     sw__dump_schedule(c->schedule);
-    return st;
+    return st == SW_OK ? peak : st;
 }
 
 /* ---- memory and binding ---------------------------------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ struct sw_params {
     sw_device *device;
     sw__arena arena;
     sw__var_slot *slots;
+    sw__names names;             /* of slots */
     uint32_t n;
     size_t bytes[SW__VAR_KINDS];
     void *buffer[SW__VAR_KINDS];
@@ -58,7 +59,7 @@ sw_status sw__arena_rebind(sw_program *p); /* before a run */
 /* budget.c: what the launches are in all: counts, arithmetic, traffic. */
 void sw__plan_count(sw_program *p, const sw__schedule *s);
 /* Where the plan is fullest, and what takes the room there. */
-void sw__plan_peak(const sw__schedule *s, sw_plan *plan);
+sw_status sw__plan_peak(const sw__schedule *s, sw_plan *plan);
 /* Recomputes until the plan's total is at most `budget` (0: no limit); launches and plan follow. SW_ERR_MEMORY if that cannot
  * be: the plan is then the smallest that was found. After the plan was filled. */
 sw_status sw__plan_within(sw_program *p, sw__schedule *s, const sw__traits *t, uint64_t budget);

@@ -48,3 +48,14 @@ bool sw__amx_bf16(void)
     return false;
 #endif
 }
+
+bool sw__simd_bf16(void)
+{
+#if defined(__x86_64__)
+    const char *const asked = getenv("SWOOP_SIMD");
+    if (asked != NULL && asked[0] != '\0') return false;
+    return sw__simd_level() == SW_SIMD_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
