@@ -34,6 +34,7 @@ static const struct {
     traited_pass run;
     bool optional; /* left out with no_simplify, or where the device fuses nothing */
 } passes[] = {
+    {"lookup", sw__pass_lookup, true},
     {"simplify", simplify, true},
     {"lower", sw__pass_lower, false},
     {"simplify", simplify, true}, /* what lowering left behind */

@@ -31,6 +31,7 @@ typedef struct sw__traits {
     bool channels_last[SW_OP_COUNT]; /* for ops on images: 4-D activations are best stored N, H, W, C */
     bool keeps;              /* what depends on variables alone is computed once and kept until one of them is written */
     bool bias_act[SW_OP_COUNT];      /* MATMUL, CONV: takes the bias input and attr.act */
+    bool small_tables;       /* sums by index are quick: products of looked-up rows become lookups (pass/lookup.c) */
     int max_buffers, max_insts;      /* per kernel; 0: the IR's own limits */
     size_t alignment;        /* of tensors in an arena, bytes, power of two */
     int compute_units;       /* threads of a CPU, for decisions about splitting */

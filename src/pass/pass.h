@@ -1,7 +1,8 @@
 /* pass.h: graph -> graph passes, and the last one, graph -> schedule: what to launch, in which order, where in memory.
  * Between graph/ and exec/compile.c. A pass knows no backend: it is given the device's traits (and, for the schedule,
  * three questions that only a backend can answer, as function pointers).
- * SWOOP_DUMP=precision,simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to stderr. */
+ * SWOOP_DUMP=precision,lookup,simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to
+ * stderr. */
 #ifndef SW_PASS_PASS_H
 #define SW_PASS_PASS_H
 
@@ -11,6 +12,7 @@
 
 /* Each makes a new graph; the caller frees both. */
 sw_status sw__pass_simplify(const sw_graph *g, sw_graph **out); /* folding, CSE, dead code, exact identities */
+sw_status sw__pass_lookup(const sw_graph *g, const sw__traits *t, sw_graph **out); /* products of looked-up rows */
 /* big ops that the device does not take */
 sw_status sw__pass_lower(const sw_graph *g, const sw__traits *t, sw_graph **out);
 sw_status sw__pass_epilogue(const sw_graph *g, const sw__traits *t, sw_graph **out); /* bias, relu into matmul, conv */

@@ -125,6 +125,7 @@ static void set_traits(sw__cpu *cpu)
     static const uint16_t images[] = {SW_OP_CONV,          SW_OP_CONV_GRAD_X, SW_OP_CONV_GRAD_W, SW_OP_MAX_POOL,
                                       SW_OP_MAX_POOL_GRAD, SW_OP_AVG_POOL,    SW_OP_AVG_POOL_GRAD};
     for (size_t i = 0; i < SW_COUNT(images); i++) t->channels_last[images[i]] = true;
+    t->small_tables = true;
     t->bias_act[SW_OP_MATMUL] = t->bias_act[SW_OP_CONV] = true;
 }
 
@@ -147,6 +148,7 @@ static sw_status cpu_open(int index, const sw_device_options *o, void **dev)
     if (cpu == NULL) return sw__no_memory(sizeof *cpu, "the cpu device");
     cpu->threads = threads;
     cpu->simd = sw__simd_level();
+    cpu->bf16 = sw__simd_bf16();
     set_traits(cpu);
     const sw_status st = sw__dnn_open((int)cpu->simd, &cpu->dnn);
     if (st != SW_OK) {
@@ -319,18 +321,23 @@ void sw__cpu_plan_threads(sw__cpu_plan *p, double work)
     set_threads(p->threads);
 }
 
-/* Ops whose plan takes bf16 too, where oneDNN has it. */
+/* Ops whose plan takes bf16 too, where the CPU or the shape allows it. */
 static const bool in_bf16[SW_OP_COUNT] = {
-    [SW_OP_MATMUL] = true, [SW_OP_DOT] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true, [SW_OP_CONV_GRAD_W] = true,
+    [SW_OP_MATMUL] = true, [SW_OP_DOT] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true,
+    [SW_OP_CONV_GRAD_W] = true, [SW_OP_LSTM] = true, [SW_OP_LSTM_GRAD] = true, [SW_OP_GRU] = true,
+    [SW_OP_GRU_GRAD] = true, [SW_OP_RNN] = true, [SW_OP_RNN_GRAD] = true,
 };
 
-/* oneDNN computes in bf16 where the CPU has AVX-512; its reference code, which it falls back to, is not worth having. */
+/* oneDNN computes in bf16 where the CPU has AVX-512; its reference code, which it falls back to, is not worth having.
+ * Own code for bf16 wants AVX512_BF16, save Winograd's convolutions, which compute in f32: op_conv.c looks by itself. */
 static sw_status plan_bf16(sw__cpu_plan *p)
 {
     const sw__cpu_plan before = *p;
+    bool all = p->cpu->simd == SW_SIMD_AVX512 || (sw__op)p->d.op == SW_OP_CONV || (sw__op)p->d.op == SW_OP_CONV_GRAD_X ||
+               (sw__op)p->d.op == SW_OP_CONV_GRAD_W;
     for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
-        if (p->desc[i].dtype != SW_BF16 || p->cpu->simd != SW_SIMD_AVX512)
-            return sw__fail(SW_ERR_UNSUPPORTED, "not in bf16");
+        all = all && (p->desc[i].dtype == SW_BF16 || !sw__dtype_is_float((sw_dtype)p->desc[i].dtype));
+    if (!all) return sw__fail(SW_ERR_UNSUPPORTED, "not in bf16");
     sw_status st = sw__cpu_ops[p->d.op].plan(p);
     if (st == SW_OK && strncmp(p->note, "ref", 3) == 0) st = sw__fail(SW_ERR_UNSUPPORTED, "oneDNN has but %s", p->note);
     if (st == SW_OK) return st;

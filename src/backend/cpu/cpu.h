@@ -15,6 +15,7 @@
 typedef struct sw__cpu {
     int threads;
     sw__simd simd; /* vector code that this machine may run */
+    bool bf16;     /* and whether it has dot products of bf16 (AVX512_BF16): *_bf16.c */
     sw__dnn *dnn;
     sw__traits traits;
 } sw__cpu;
