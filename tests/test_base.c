@@ -551,10 +551,55 @@ static void test_text_in_locale(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* From any place in a stream: what that many calls one after the other give. */
+static void test_draws_from_any_place(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    sw__rng fresh, u, g;
+    double uniform[N], normal[N], part[N];
+    sw__rng_init(&fresh, 77, 0x123456789abcdefu);
+    u = g = fresh;
+    for (int i = 0; i < N; i++) {
+        uniform[i] = sw__rng_uniform(&u);
+        normal[i] = sw__rng_normal(&g);
+    }
+    for (size_t from = 0; from < N; from++) {
+        sw__rng_uniforms(&fresh, from, part, N - from);
+        assert_memory_equal(part, uniform + from, (N - from) * sizeof *part);
+        sw__rng_normals(&fresh, from, part, N - from);
+        assert_memory_equal(part, normal + from, (N - from) * sizeof *part);
+    }
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    static char key[N][8];
+    sw__names t = { 0 };
+    uint32_t value = 0;
+    assert_false(sw__names_find(&t, "0", &value));
+    for (uint32_t i = 0; i < N; i++) {
+        snprintf(key[i], sizeof key[i], "%u", i);
+        assert_false(sw__names_find(&t, key[i], &value));
+        assert_int_equal(sw__names_put(&t, key[i], 3 * i), SW_OK);
+    }
+    assert_int_equal(sw__names_put(&t, "17", 5), SW_OK); /* replaces */
+    assert_int_equal(t.n, N);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(sw__names_find(&t, key[i], &value));
+        assert_int_equal(value, i == 17 ? 5 : 3 * i);
+    }
+    assert_false(sw__names_find(&t, "1000", &value));
+    sw__names_free(&t);
+}
+
 int main(void)
 {
     unsetenv("SWOOP_LOG");
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_draws_from_any_place), cmocka_unit_test(test_names),
         cmocka_unit_test(test_message),       cmocka_unit_test(test_message_is_cut),
         cmocka_unit_test(test_message_is_escaped),
         cmocka_unit_test(test_message_per_thread), cmocka_unit_test(test_memory),

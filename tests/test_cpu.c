@@ -118,7 +118,7 @@ static sw_status try_run(sw__op op, const sw__attr *attr, tensor *const *in, int
 {
     sw__desc ins[4];
     for (int i = 0; i < n_in; i++) ins[i] = in[i]->desc;
-    const sw__op_desc d = {(uint16_t)op, attr, "tested", n_in, 1, ins, &out->desc};
+    const sw__op_desc d = {(uint16_t)op, attr, "tested", n_in, 1, ins, &out->desc, 0};
     void *plan = NULL;
     size_t workspace = 0;
     SW_TRY(be->op_plan(dev, &d, &plan, &workspace));
@@ -244,7 +244,7 @@ static void matmuls(void)
 {
     static const int64_t shapes[][4] = {
         {0, 1, 1, 1},  {0, 4, 5, 6},   {0, 64, 10, 84}, {0, 120, 400, 64}, {0, 1, 33, 17}, {0, 33, 1, 17},
-        {0, 17, 9, 1}, 
+        {0, 17, 9, 1}, {0, 1, 70, 130}, {0, 1, 261, 67}, {0, 1, 300, 9}, {1, 1, 128, 64},
         {0, 64, 84, 120}, {0, 7, 100, 300}, {0, 0, 3, 2}, {0, 3, 0, 2},    {0, 3, 4, 0},   {3, 5, 6, 7},   {2, 1, 8, 4},
         {1, 9, 3, 5},  {4, 16, 16, 16}, {0, 10, 129, 65}, {0, 200, 70, 50}};
     for (size_t i = 0; i < SW_COUNT(shapes); i++)

@@ -139,6 +139,9 @@ typedef struct sw_compile_options {
     bool profile;      /* time every step (adds two clock reads each) */
     bool no_simplify;  /* the graph as it was recorded: for tests of the passes */
     bool no_fuse;      /* one kernel per op: for tests of the fuser */
+    bool no_keep;      /* a graph that assigns nothing: computes in each run also what depends on variables alone, and packs no
+                        * weights: less memory (sw_plan.kept), slower. Without it that is done again when a variable was
+                        * written since the last run, by sw_params_set or by a program that assigns */
     bool build_later;  /* kernels are built by sw_program_build or the first run, in one go with those of other programs so
                         * compiled: faster where several are made, but what a compiler refuses is told only then */
     uint64_t memory;   /* > 0: the plan's total must be at most so many bytes. Values are computed again instead of kept until
@@ -195,12 +198,14 @@ typedef struct sw_plan_again {
 /* Known before anything is allocated for the run, and exact: the program allocates these bytes and no others. */
 typedef struct sw_plan {
     uint64_t params, buffers, state;  /* bytes of variables by kind, as laid out on the device */
+    uint64_t kept;                    /* made of variables once and kept: folded and packed weights */
     uint64_t inputs, constants, arena; /* arena: activations, gradients, workspace, outputs placed together */
     uint64_t workspace;               /* the largest workspace of one step, part of the arena */
     uint64_t total;
     double flops, traffic;            /* arithmetic operations and bytes moved, one run */
     int nodes, kernels, ops, copies;  /* nodes after the passes; fused kernels, whole ops, copies among the launches */
-    int launches;
+    int launches;                     /* with those that are run once */
+    int packs;                        /* launches that pack weights, run once */
     int emulated;                     /* ops on f16 or bf16 that run on f32 copies, since the device has none for the type */
     sw_plan_peak peak;
     sw_plan_again again;

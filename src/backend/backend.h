@@ -63,6 +63,10 @@ typedef struct sw__backend {
     sw_status (*op_plan)(void *dev, const sw__op_desc *d, void **plan, size_t *workspace);
     void (*op_free)(void *dev, void *plan);
     sw_status (*op_exec)(void *dev, void *plan, const sw__bind *bind);
+    /* of an input that d->fixed said to stay as it is: the bytes that it takes packed, 0 where it is read as it lies. It is
+     * then packed once, from bind[0] to bind[1], and exec finds at its place what was packed. NULL: nothing is packed */
+    size_t (*op_packs)(void *plan, int input);
+    sw_status (*op_pack)(void *dev, void *plan, int input, const sw__bind *bind);
     /* what a planned op does inside, for profiles: "brgemm:avx512_core, 1 reorder"; never NULL */
     const char *(*op_note)(void *plan);
     /* whether a planned op on f16 or bf16 computes on f32 copies, since the device has none for the type. NULL: none does */

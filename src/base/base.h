@@ -119,10 +119,21 @@ void sw__rng_init(sw__rng *r, uint64_t seed, uint64_t stream);
 uint32_t sw__rng_u32(sw__rng *r);
 double sw__rng_uniform(sw__rng *r);                   /* [0, 1), 53 bits */
 double sw__rng_normal(sw__rng *r);                    /* Box-Muller, two draws each */
+/* The i-th number of a fresh stream and those after it: what n calls of the above give, from any place. */
+void sw__rng_uniforms(const sw__rng *fresh, uint64_t i, double *out, size_t n);
+void sw__rng_normals(const sw__rng *fresh, uint64_t i, double *out, size_t n);
 uint64_t sw__rng_below(sw__rng *r, uint64_t n);       /* unbiased, n > 0 */
 void sw__rng_shuffle(sw__rng *r, int64_t *items, size_t n);
 
 /* ---- names --------------------------------------------------------------------------------------------------------- */
+
+/* A table from names to numbers. Zero-initialise it; keys are the caller's and must stay. */
+typedef struct sw__name { const char *key; uint32_t value; } sw__name;
+typedef struct sw__names { sw__name *slot; size_t n, capacity; } sw__names;
+bool sw__names_find(const sw__names *t, const char *key, uint32_t *value);
+sw_status sw__names_put(sw__names *t, const char *key, uint32_t value); /* replaces */
+void sw__names_free(sw__names *t);
+uint64_t sw__name_hash(const char *s); /* FNV-1a */
 
 /* The candidate nearest to `word` (edit distance at most a third of its length, at least 1), or NULL. For messages. */
 const char *sw__nearest(const char *word, const char *const *candidates, size_t n);

@@ -59,6 +59,30 @@ double sw__rng_normal(sw__rng *r)
     return sqrt(-2.0 * log(u)) * cos(angle);
 }
 
+/* A number takes 2 (uniform) or 4 (normal) of a counter's 4 words: part of them may be behind us. */
+static sw__rng at_word(const sw__rng *fresh, uint64_t word)
+{
+    sw__rng r = *fresh;
+    const uint64_t block = word / 4;
+    r.counter[0] = (uint32_t)block;
+    r.counter[1] = (uint32_t)(block >> 32);
+    r.left = 0;
+    for (uint64_t k = 0; k < word % 4; k++) (void)sw__rng_u32(&r);
+    return r;
+}
+
+void sw__rng_uniforms(const sw__rng *fresh, uint64_t i, double *out, size_t n)
+{
+    sw__rng r = at_word(fresh, 2 * i);
+    for (size_t k = 0; k < n; k++) out[k] = sw__rng_uniform(&r);
+}
+
+void sw__rng_normals(const sw__rng *fresh, uint64_t i, double *out, size_t n)
+{
+    sw__rng r = at_word(fresh, 4 * i);
+    for (size_t k = 0; k < n; k++) out[k] = sw__rng_normal(&r);
+}
+
 uint64_t sw__rng_below(sw__rng *r, uint64_t n)
 {
     const uint64_t excess = (0 - n) % n; /* 2^64 mod n: that many draws are refused, so that the rest divides evenly */

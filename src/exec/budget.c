@@ -38,12 +38,29 @@ static bool handed_over(const sw__schedule *s, uint32_t storage, int32_t step)
     return false;
 }
 
-static uint64_t bytes_at(const sw__schedule *s, int32_t step)
+/* The first step at which most bytes of the arena are in use, and how many. */
+static sw_status fullest(const sw__schedule *s, int *step, uint64_t *most)
 {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < s->n_storages; i++)
-        if (lives(&s->storages[i], step) && !handed_over(s, i, step)) sum += s->storages[i].bytes;
-    return sum;
+    /* by step: the bytes that come to life, less those that went with the step before */
+    int64_t *const change = sw__calloc((size_t)s->n_steps + 2, sizeof *change);
+    if (!change) return sw__no_memory(((size_t)s->n_steps + 2) * sizeof *change, "the plan's bytes by launch");
+    for (uint32_t i = 0; i < s->n_storages; i++) {
+        const sw__storage *const t = &s->storages[i];
+        if (t->kind != SW_STORE_ARENA || t->first < 0 || t->bytes == 0) continue;
+        const bool over = t->last < (int32_t)s->n_steps && handed_over(s, i, t->last);
+        change[t->first] += (int64_t)t->bytes;
+        change[over ? t->last : t->last + 1] -= (int64_t)t->bytes;
+    }
+    int64_t now = 0;
+    *most = 0;
+    for (uint32_t i = 0; i < s->n_steps; i++) {
+        now += change[i];
+        if (now <= (int64_t)*most) continue;
+        *most = (uint64_t)now;
+        *step = (int)i;
+    }
+    sw__free(change);
+    return SW_OK;
 }
 
 static const char *name_of(const sw__schedule *s, uint32_t storage)
@@ -77,17 +94,12 @@ static void note_tensor(const sw__schedule *s, uint32_t storage, const char *kin
     p->n_largest = SW_MIN(p->n_largest + 1, SW_PLAN_TENSORS);
 }
 
-void sw__plan_peak(const sw__schedule *s, sw_plan *plan)
+sw_status sw__plan_peak(const sw__schedule *s, sw_plan *plan)
 {
     sw_plan_peak *const p = &plan->peak;
     *p = (sw_plan_peak){.name = ""};
     uint64_t most = 0;
-    for (uint32_t i = 0; i < s->n_steps; i++) {
-        const uint64_t bytes = bytes_at(s, (int32_t)i);
-        if (bytes <= most) continue;
-        most = bytes;
-        p->launch = (int)i;
-    }
+    SW_TRY(fullest(s, &p->launch, &most));
     if (most > 0) snprintf(p->name, sizeof p->name, "%s", s->steps[p->launch].name);
     for (uint32_t i = 0; i < s->n_storages && most > 0; i++) {
         if (!lives(&s->storages[i], p->launch) || handed_over(s, i, p->launch)) continue;
@@ -96,6 +108,7 @@ void sw__plan_peak(const sw__schedule *s, sw_plan *plan)
         note_tensor(s, i, work ? "workspace" : gradient ? "gradients" : "activation", p);
     }
     p->unused = plan->arena > most ? plan->arena - most : 0;
+    return SW_OK;
 }
 
 /* ---- within so many bytes ---------------------------------------------------------------------------------------- */

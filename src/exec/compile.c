@@ -11,8 +11,11 @@ typedef struct compilation {
     sw__schedule *schedule;
     sw_program *program;
     sw__bind *storage;        /* where each storage is */
-    size_t *input_offset, *const_offset; /* of each graph input; of each storage that is a constant */
-    size_t inputs_bytes, consts_bytes;
+    size_t *input_offset, *const_offset; /* of each graph input; of each storage that is a constant or kept */
+    size_t inputs_bytes, consts_bytes, kept_bytes;
+    bool keeps;               /* what depends on variables alone is computed once */
+    uint32_t *kernels;        /* steps with kernels, by their hash: 1 + step, 0 free; a power of two of them */
+    size_t n_kernels;
     bool to_run;              /* sw_compile; a plan alone measures nothing */
 } compilation;
 
@@ -31,6 +34,7 @@ static const struct {
     traited_pass run;
     bool optional; /* left out with no_simplify, or where the device fuses nothing */
 } passes[] = {
+    {"lookup", sw__pass_lookup, true},
     {"simplify", simplify, true},
     {"lower", sw__pass_lower, false},
     {"simplify", simplify, true}, /* what lowering left behind */
@@ -40,7 +44,9 @@ static const struct {
 
 static sw_status run_passes(compilation *c, const sw_graph *g)
 {
-    const sw__traits *t = c->device->traits;
+    sw__traits traits = *c->device->traits;
+    traits.keeps = c->keeps;
+    const sw__traits *const t = &traits;
     const bool skip = c->options->no_simplify || !t->fuse;
     for (size_t i = 0; i < SW_COUNT(passes); i++) {
         if (passes[i].optional && skip) continue;
@@ -64,31 +70,39 @@ static bool ask_accepts(void *ctx, const sw__op_desc *d, int i)
     return !device->backend->op_accepts || device->backend->op_accepts(device->dev, d, i);
 }
 
-/* An equal kernel built for an earlier launch, or NULL. */
-static void *find_built(const sw_program *p, const sw__schedule *s, uint32_t step)
+static sw_status index_kernels(compilation *c)
 {
-    for (uint32_t i = 0; i < step; i++) {
-        const sw__kernel *k = s->steps[i].kernel;
-        if (s->steps[i].kind == SW_STEP_KERNEL && k->hash == s->steps[step].kernel->hash &&
-            sw__kernel_equal(k, s->steps[step].kernel))
-            return p->launches[i].built;
+    c->n_kernels = 16;
+    while (c->n_kernels < 2 * (size_t)c->schedule->n_steps) c->n_kernels *= 2;
+    c->kernels = sw__calloc(c->n_kernels, sizeof *c->kernels);
+    return c->kernels ? SW_OK : sw__no_memory(c->n_kernels * sizeof *c->kernels, "the table of kernels");
+}
+
+/* The earlier step with an equal kernel, or `step` itself, which is then remembered. */
+static uint32_t first_equal(compilation *c, uint32_t step)
+{
+    const sw__kernel *const k = c->schedule->steps[step].kernel;
+    size_t at = (size_t)(k->hash ^ k->hash >> 32) & (c->n_kernels - 1);
+    for (; c->kernels[at]; at = (at + 1) & (c->n_kernels - 1)) {
+        const uint32_t other = c->kernels[at] - 1;
+        const sw__kernel *const o = c->schedule->steps[other].kernel;
+        if (o->hash == k->hash && sw__kernel_equal(o, k)) return other;
     }
-    return NULL;
+    c->kernels[at] = step + 1;
+    return step;
 }
 
 static sw_status plan_kernel(compilation *c, uint32_t i, size_t *workspace)
 {
-    sw_program *p = c->program;
-    sw__launch *l = &p->launches[i];
-    l->built = find_built(p, c->schedule, i);
-    l->shared = l->built != NULL;
-    if (l->built) {
-        for (uint32_t j = 0; j < i; j++) /* the same kernel needs the same workspace */
-            if (p->launches[j].built == l->built && c->schedule->steps[j].workspace >= 0)
-                *workspace = c->schedule->storages[c->schedule->steps[j].workspace].bytes;
-        return SW_OK;
-    }
-    return c->device->backend->kernel_build(c->device->dev, c->schedule->steps[i].kernel, &l->built, workspace);
+    sw__launch *const l = &c->program->launches[i];
+    const sw__schedule *const s = c->schedule;
+    const uint32_t first = first_equal(c, i);
+    if (first == i) return c->device->backend->kernel_build(c->device->dev, s->steps[i].kernel, &l->built, workspace);
+    l->built = c->program->launches[first].built;
+    l->shared = true;
+    if (s->steps[first].workspace >= 0) /* the same kernel needs the same workspace */
+        *workspace = s->storages[s->steps[first].workspace].bytes;
+    return SW_OK;
 }
 
 /* Bytes that divide where a tensor begins: storages, and variables in a packed group, begin at multiples of 16. */
@@ -108,8 +122,10 @@ static sw_status plan_op(compilation *c, uint32_t i, size_t *workspace)
         descs[k] = s->refs[k].desc;
         descs[k].align = alignment(&s->refs[k]);
     }
-    const sw__op_desc d = {.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out,
-                           .in = descs, .out = descs + s->n_in};
+    sw__op_desc d = {.op = s->op, .attr = &s->attr, .name = s->name, .n_in = s->n_in, .n_out = s->n_out,
+                     .in = descs, .out = descs + s->n_in};
+    for (int k = 0; k < SW_MIN(s->n_in, 32) && c->device->backend->op_packs; k++)
+        if (sw__schedule_fixed(c->schedule, i, k)) d.fixed |= UINT32_C(1) << k;
     const sw_status st = c->device->backend->op_plan(c->device->dev, &d, &c->program->launches[i].built, workspace);
     sw__free(descs);
     return st;
@@ -160,6 +176,7 @@ static sw_status plan_steps(compilation *c)
     p->launches = sw__calloc(SW_MAX(s->n_steps, 1u), sizeof *p->launches);
     if (!p->launches) return sw__no_memory(s->n_steps * sizeof *p->launches, "the launch list");
     p->n_launches = s->n_steps;
+    SW_TRY(index_kernels(c));
     for (uint32_t i = 0; i < s->n_steps; i++) {
         sw__step *step = &s->steps[i];
         sw__launch *l = &p->launches[i];
@@ -177,6 +194,43 @@ static sw_status plan_steps(compilation *c)
     }
     sw__plan_count(p, s);
     p->plan.nodes = s->n_nodes;
+    p->n_once = s->n_once;
+    return SW_OK;
+}
+
+/* The launch of a new step at `at`, which packs an input of the op that moved to `op`. */
+static sw_status insert_pack(sw_program *p, uint32_t at, uint32_t op, int input)
+{
+    sw__launch *const more = sw__realloc(p->launches, p->n_launches + 1, sizeof *more);
+    if (!more) return sw__no_memory((p->n_launches + 1) * sizeof *more, "the launch list");
+    p->launches = more;
+    memmove(&more[at + 1], &more[at], (p->n_launches - at) * sizeof *more);
+    const sw__launch *const l = &more[op];
+    more[at] = (sw__launch){.built = l->built, .name = l->name, .kind = "pack", .is_op = true, .shared = true,
+                            .packs = input + 1};
+    p->n_launches++;
+    p->n_once++;
+    p->plan.launches++;
+    p->plan.packs++;
+    return SW_OK;
+}
+
+/* Inputs that stay as they are and that an op wants in another form: packed once instead of in each run. */
+static sw_status pack_inputs(compilation *c)
+{
+    const sw__backend *b = c->device->backend;
+    sw__schedule *s = c->schedule;
+    for (uint32_t i = s->n_once; b->op_packs && s->keeps && i < s->n_steps; i++) {
+        if (s->steps[i].kind != SW_STEP_OP) continue;
+        for (int k = 0; k < SW_MIN(s->steps[i].n_in, 32); k++) {
+            uint32_t at;
+            if (!sw__schedule_fixed(s, i, k)) continue;
+            const size_t bytes = b->op_packs(c->program->launches[i].built, k);
+            if (bytes == 0) continue;
+            SW_TRY(sw__schedule_pack(s, i, k, bytes, c->device->traits, &at));
+            SW_TRY(insert_pack(c->program, at, ++i, k));
+        }
+    }
     return SW_OK;
 }
 
@@ -197,9 +251,11 @@ static sw_status lay_out(compilation *c)
         c->inputs_bytes += (bytes + align - 1) / align * align;
     }
     for (uint32_t i = 0; i < s->n_storages; i++) {
-        if (s->storages[i].kind != SW_STORE_CONST) continue;
-        c->const_offset[i] = c->consts_bytes;
-        c->consts_bytes += (s->storages[i].bytes + align - 1) / align * align;
+        const sw__storage_kind kind = (sw__storage_kind)s->storages[i].kind;
+        if (kind != SW_STORE_CONST && kind != SW_STORE_KEPT) continue;
+        size_t *const sum = kind == SW_STORE_KEPT ? &c->kept_bytes : &c->consts_bytes;
+        c->const_offset[i] = *sum;
+        *sum += (s->storages[i].bytes + align - 1) / align * align;
     }
     return SW_OK;
 }
@@ -222,34 +278,62 @@ static sw_status fill_plan(compilation *c, const sw_graph *g)
     }
     plan->inputs = c->inputs_bytes;
     plan->constants = c->consts_bytes;
+    plan->kept = c->kept_bytes;
     plan->arena = c->schedule->arena_bytes;
-    plan->total = plan->params + plan->buffers + plan->state + plan->inputs + plan->constants + plan->arena;
+    plan->total = plan->params + plan->buffers + plan->state + plan->inputs + plan->constants + plan->kept + plan->arena;
     return SW_OK;
 }
 
 /* Everything up to the memory plan; allocates nothing on the device. */
-static sw_status make_plan(compilation *c, const sw_graph *g)
+static sw_status plan_once(compilation *c, const sw_graph *g)
 {
-    SW_TRY(sw_graph_status(g));
-    if (g->n_outputs == 0 && g->n_assigns == 0)
-        return sw__fail(SW_ERR_ARGUMENT, "the graph has no output and no assign, so there is nothing to compile: "
-                        "mark a value with sw_output");
     c->program = sw__calloc(1, sizeof *c->program);
     if (!c->program) return sw__no_memory(sizeof *c->program, "a program");
     c->program->device = sw__device_use(c->device);
     c->program->profile = c->options->profile;
+    c->program->assigns = g->n_assigns > 0;
     SW_TRY(run_passes(c, g));
     const sw__asks asks = {.ctx = c->device, .op_accepts = ask_accepts, .no_fuse = c->options->no_fuse};
     SW_TRY(sw__schedule_build(c->graph, c->device->traits, &asks, &c->schedule));
+    if (c->keeps) SW_TRY(sw__schedule_keep(c->schedule));
     SW_TRY(tune(c));
     SW_TRY(plan_steps(c));
+    SW_TRY(pack_inputs(c));
     SW_TRY(sw__plan_memory(c->schedule, c->device->traits));
     SW_TRY(lay_out(c));
-    SW_TRY(fill_plan(c, g));
-    const sw_status st = sw__plan_within(c->program, c->schedule, c->device->traits, c->options->memory);
-    sw__plan_peak(c->schedule, &c->program->plan);
+    return fill_plan(c, g);
+}
+
+static void compilation_free(compilation *c)
+{
+    sw_graph_free(c->graph);
+    sw__schedule_free(c->schedule);
+    sw__free(c->storage);
+    sw__free(c->kernels);
+    sw__free(c->input_offset);
+    sw__free(c->const_offset);
+}
+
+/* Nothing is kept where there is too little memory for it: it is there to save time. */
+static sw_status make_plan(compilation *c, const sw_graph *g)
+{
+    const sw_compile_options *const o = c->options;
+    SW_TRY(sw_graph_status(g));
+    if (g->n_outputs == 0 && g->n_assigns == 0)
+        return sw__fail(SW_ERR_ARGUMENT, "the graph has no output and no assign, so there is nothing to compile: "
+                        "mark a value with sw_output");
+    c->keeps = c->device->traits->keeps && g->n_assigns == 0 && !o->no_keep && !o->no_simplify;
+    SW_TRY(plan_once(c, g));
+    if (c->keeps && o->memory > 0 && c->program->plan.total > o->memory) {
+        sw_program_free(c->program);
+        compilation_free(c);
+        *c = (compilation){.device = c->device, .options = o, .to_run = c->to_run};
+        SW_TRY(plan_once(c, g));
+    }
+    const sw_status st = sw__plan_within(c->program, c->schedule, c->device->traits, o->memory);
+    const sw_status peak = sw__plan_peak(c->schedule, &c->program->plan);
     sw__dump_schedule(c->schedule);
-    return st;
+    return st == SW_OK ? peak : st;
 }
 
 /* ---- memory and binding ---------------------------------------------------------------------------------------------------- */
@@ -260,7 +344,8 @@ static sw_status allocate(compilation *c)
     const sw__backend *b = c->device->backend;
     const sw_plan *plan = &p->plan;
     const struct { size_t bytes; void **buffer; } wanted[] = {{c->inputs_bytes, &p->inputs_buffer},
-                                                              {c->consts_bytes, &p->consts_buffer}};
+                                                              {c->consts_bytes, &p->consts_buffer},
+                                                              {c->kept_bytes, &p->kept_buffer}};
     sw_status st = SW_OK;
     for (size_t i = 0; i < SW_COUNT(wanted) && st == SW_OK; i++)
         if (wanted[i].bytes) st = b->alloc(c->device->dev, wanted[i].bytes, wanted[i].buffer);
@@ -268,9 +353,11 @@ static sw_status allocate(compilation *c)
     c->device->full = st == SW_ERR_MEMORY;
     if (st != SW_ERR_MEMORY) return st;
     return sw__prefix(st, "%s: the program needs %llu bytes in all, %llu of them for variables, %llu for inputs and "
-                      "constants, %llu for activations and gradients; a smaller batch needs less", c->device->info.id,
+                      "constants, %llu for what is made of variables once, %llu for activations and gradients; a smaller "
+                      "batch needs less", c->device->info.id,
                       (unsigned long long)plan->total, (unsigned long long)(plan->params + plan->buffers + plan->state),
-                      (unsigned long long)(plan->inputs + plan->constants), (unsigned long long)plan->arena);
+                      (unsigned long long)(plan->inputs + plan->constants), (unsigned long long)plan->kept,
+                      (unsigned long long)plan->arena);
 }
 
 static sw_status place_storages(compilation *c)
@@ -287,6 +374,7 @@ static sw_status place_storages(compilation *c)
         case SW_STORE_ARENA: *b = (sw__bind){p->arena_buffer, st->offset}; break;
         case SW_STORE_INPUT: *b = (sw__bind){p->inputs_buffer, c->input_offset[st->index]}; break;
         case SW_STORE_CONST: *b = (sw__bind){p->consts_buffer, c->const_offset[i]}; break;
+        case SW_STORE_KEPT: *b = (sw__bind){p->kept_buffer, c->const_offset[i]}; break;
         case SW_STORE_GROUP: SW_TRY(sw__params_group(p->params, c->graph, st->index, b)); break;
         case SW_STORE_VAR:
             SW_TRY(sw__params_match(p->params, &c->graph->vars[st->index], &slot));
@@ -338,7 +426,7 @@ static sw_status bind_launches(compilation *c)
         sw__bind *bind = sw__arena_alloc(&c->program->arena, (size_t)(n + 1) * sizeof *bind);
         if (!bind) return sw__no_memory((size_t)(n + 1) * sizeof *bind, "bindings");
         for (int k = 0; k < n; k++)
-            bind[k] = step->kind == SW_STEP_OP ? bind_ref(c, &step->refs[k]) : c->storage[step->refs[k].storage];
+            bind[k] = step->kind != SW_STEP_KERNEL ? bind_ref(c, &step->refs[k]) : c->storage[step->refs[k].storage];
         if (step->workspace >= 0) bind[n] = c->storage[step->workspace];
         c->program->launches[i].bind = bind;
         c->program->launches[i].n_bind = (uint32_t)n + 1;
@@ -432,15 +520,6 @@ static sw_status make_runnable(compilation *c, const sw_graph *g)
         if (!p->trace) return sw__no_memory((size_t)p->n_launches * SW__TRACE_RUNS * 16, "the trace");
     }
     return SW_OK;
-}
-
-static void compilation_free(compilation *c)
-{
-    sw_graph_free(c->graph);
-    sw__schedule_free(c->schedule);
-    sw__free(c->storage);
-    sw__free(c->input_offset);
-    sw__free(c->const_offset);
 }
 
 static const sw_compile_options no_options;

@@ -218,7 +218,8 @@ sw_status sw_device_measure(sw_device *d, sw_device_peak *out)
 {
     if (!d || !out) return sw__fail(SW_ERR_ARGUMENT, "sw_device_measure: device or out is NULL");
     if (!d->backend->peak)
-        return sw__fail(SW_ERR_UNSUPPORTED, "%s: nothing measures what this kind of device can do at most; the cpu's is", d->info.id);
+        return sw__fail(SW_ERR_UNSUPPORTED, "%s: nothing measures what this kind of device can do at most; the cpu's is",
+                        d->info.id);
     if (d->peak.flops <= 0) {
         sw_device_peak peak = {0};
         SW_TRY(d->backend->peak(d->dev, &peak));

@@ -36,9 +36,11 @@ struct sw_params {
     sw_device *device;
     sw__arena arena;
     sw__var_slot *slots;
+    sw__names names;             /* of slots */
     uint32_t n;
     size_t bytes[SW__VAR_KINDS];
     void *buffer[SW__VAR_KINDS];
+    uint64_t writes;   /* grows with every write to a variable, from 1: what was made of variables may be out of date */
 };
 
 /* Names, offsets and bytes of a graph's variables on a device with such traits; allocates no device memory. */
@@ -57,7 +59,7 @@ sw_status sw__arena_rebind(sw_program *p); /* before a run */
 /* budget.c: what the launches are in all: counts, arithmetic, traffic. */
 void sw__plan_count(sw_program *p, const sw__schedule *s);
 /* Where the plan is fullest, and what takes the room there. */
-void sw__plan_peak(const sw__schedule *s, sw_plan *plan);
+sw_status sw__plan_peak(const sw__schedule *s, sw_plan *plan);
 /* Recomputes until the plan's total is at most `budget` (0: no limit); launches and plan follow. SW_ERR_MEMORY if that cannot
  * be: the plan is then the smallest that was found. After the plan was filled. */
 sw_status sw__plan_within(sw_program *p, sw__schedule *s, const sw__traits *t, uint64_t budget);
@@ -90,7 +92,8 @@ typedef struct sw__launch {
     const char *name;
     const char *kind;  /* "kernel", "copy", or the op's name */
     bool is_op;
-    bool shared;       /* the kernel belongs to an earlier launch */
+    bool shared;       /* what was built belongs to another launch */
+    int packs;         /* > 0: packs input packs - 1 of the op instead of running it */
     double flops, bytes;
     double seconds, least; /* profile: sum and minimum over the runs */
 } sw__launch;
@@ -121,7 +124,10 @@ struct sw_program {
     sw__arena arena;             /* names, binds */
     sw__launch *launches;
     uint32_t n_launches;
-    void *inputs_buffer, *consts_buffer, *arena_buffer;
+    uint32_t n_once;             /* the first launches, which depend on variables alone: run when those were written … */
+    uint64_t once_at;            /* … since params->writes was this; 0: not yet */
+    bool assigns;                /* runs write variables */
+    void *inputs_buffer, *consts_buffer, *kept_buffer, *arena_buffer;
     sw__dead *dead;              /* by launch; NULL: not asked for */
     uint32_t n_dead;
     sw__io_slot *inputs, *outputs;

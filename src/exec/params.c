@@ -75,7 +75,7 @@ static sw_status slot_of(const sw_graph *g, const sw__traits *t, uint32_t i, sw_
     memcpy(s->info.shape, v->dim, sizeof v->dim);
     s->info.elements = sw__dims_product(v->dim, v->rank);
     s->stored = sw__stored_type(t, v->dtype);
-    return SW_OK;
+    return sw__names_put(&p->names, s->info.name, i);
 }
 
 /* Packed groups first, each at an aligned offset of its kind's buffer; then the variables that are in no group. */
@@ -114,18 +114,11 @@ sw_status sw__params_layout(const sw_graph *g, const sw__traits *t, sw_params *p
 void sw__params_layout_free(sw_params *p)
 {
     sw__free(p->slots);
+    sw__names_free(&p->names);
     sw__arena_free(&p->arena);
 }
 
 /* ---- initial values ---------------------------------------------------------------------------------------------------- */
-
-/* FNV-1a: the stream of random numbers of a variable depends on its name, not on its place. */
-static uint64_t name_hash(const char *s)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    return h;
-}
 
 static void fans(const sw__var *v, double *fan_in, double *fan_out)
 {
@@ -160,38 +153,78 @@ static bool init_range(const sw__var *v, double *a, double *b)
     return !(sd > 0);
 }
 
-/* Fills n values, rounded to float so that every device starts alike. */
-static void initial_values(const sw__var *v, uint64_t seed, double *out, size_t n)
+/* Where a variable's values come from. The stream of random numbers depends on its name, not on its place. */
+typedef struct source {
+    const sw__var *v;
+    bool drawn, uniform;
+    double a, b;
+    sw__rng rng; /* before the first draw */
+} source;
+
+static source source_of(const sw__var *v, uint64_t seed)
 {
-    if (v->init.kind == SW_INIT_ZEROS || v->init.kind == SW_INIT_CONSTANT) {
-        const double c = v->init.kind == SW_INIT_ZEROS ? 0 : v->init.a;
-        for (size_t i = 0; i < n; i++) out[i] = c;
+    source s = {.v = v, .drawn = v->init.kind != SW_INIT_ZEROS && v->init.kind != SW_INIT_CONSTANT};
+    s.a = v->init.kind == SW_INIT_CONSTANT ? v->init.a : 0;
+    if (!s.drawn) return s;
+    s.uniform = init_range(v, &s.a, &s.b);
+    sw__rng_init(&s.rng, seed, sw__name_hash(v->name));
+    return s;
+}
+
+/* Fills in n values from the i-th on; drawn ones are rounded to float so that every device starts alike. */
+static void fill_values(const source *s, size_t i, double *out, size_t n)
+{
+    if (!s->drawn) {
+        for (size_t k = 0; k < n; k++) out[k] = s->a;
         return;
     }
-    double a = 0, b = 0;
-    const bool uniform = init_range(v, &a, &b);
-    sw__rng rng;
-    sw__rng_init(&rng, seed, name_hash(v->name));
-    for (size_t i = 0; i < n; i++)
-        out[i] = (float)(uniform ? a + (b - a) * sw__rng_uniform(&rng) : a + b * sw__rng_normal(&rng));
+    (s->uniform ? sw__rng_uniforms : sw__rng_normals)(&s->rng, i, out, n);
+    for (size_t k = 0; k < n; k++) out[k] = (float)(s->a + (s->uniform ? s->b - s->a : s->b) * out[k]);
+}
+
+#define PIECE 2048 /* values that are drawn before they are converted: they stay in the cache */
+
+/* Straight into memory that the host can address, by the threads of a device that computes on it. */
+static void fill_in_place(const sw_params *p, const sw__var_slot *s, const source *from, char *to)
+{
+    const int64_t n = s->info.elements, pieces = (n + PIECE - 1) / PIECE;
+    const int threads = pieces > 8 ? SW_MAX(p->device->traits->compute_units, 1) : 1;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t k = 0; k < pieces; k++) {
+        double values[PIECE];
+        const size_t count = (size_t)SW_MIN((int64_t)PIECE, n - k * PIECE);
+        fill_values(from, (size_t)(k * PIECE), values, count);
+        sw__convert(to + (size_t)(k * PIECE) * sw_dtype_size(s->stored), s->stored, values, SW_F64, count);
+    }
+}
+
+static sw_status fill_over_there(sw_params *p, const sw__var_slot *s, const source *from)
+{
+    const size_t n = (size_t)s->info.elements, bytes = SW_MAX(n, (size_t)1) * (sizeof(double) + sw_dtype_size(s->stored));
+    double *const values = sw__malloc(bytes); /* what follows n of them: staging */
+    if (!values) return sw__no_memory(bytes, "initial values");
+    fill_values(from, 0, values, n);
+    const sw_status st = sw__write_elements(p->device, p->buffer[s->info.kind], s->offset, s->stored, values, SW_F64, n,
+                                            values + n);
+    sw__free(values);
+    return st;
 }
 
 static sw_status initialise(sw_params *p, const sw_graph *g, uint64_t seed)
 {
-    size_t most = 0;
-    for (uint32_t i = 0; i < p->n; i++) most = SW_MAX(most, (size_t)p->slots[i].info.elements);
-    double *values = sw__malloc(2 * most * sizeof *values); /* the second half: staging */
-    if (!values) return sw__no_memory(2 * most * sizeof *values, "initial values");
-    sw_status st = SW_OK;
-    for (uint32_t i = 0; i < p->n && st == SW_OK; i++) {
-        const sw__var_slot *s = &p->slots[i];
-        const size_t n = (size_t)s->info.elements;
-        initial_values(&g->vars[i], seed, values, n);
-        st = sw__write_elements(p->device, p->buffer[s->info.kind], s->offset, s->stored, values, SW_F64, n,
-                                values + most);
+    const sw__backend *const b = p->device->backend;
+    for (uint32_t i = 0; i < p->n; i++) {
+        const sw__var_slot *const s = &p->slots[i];
+        const source from = source_of(&g->vars[i], seed);
+        if (s->info.elements == 0) continue;
+        if (!from.drawn && from.a == 0) continue; /* buffers come zeroed; their pages stay untouched until used */
+        char *const host = b->host_pointer ? b->host_pointer(p->buffer[s->info.kind]) : NULL;
+        if (host)
+            fill_in_place(p, s, &from, host + s->offset);
+        else
+            SW_TRY(fill_over_there(p, s, &from));
     }
-    sw__free(values);
-    return st;
+    return SW_OK;
 }
 
 sw_status sw_params_new(sw_device *d, const sw_graph *g, uint64_t seed, sw_params **out)
@@ -201,6 +234,7 @@ sw_status sw_params_new(sw_device *d, const sw_graph *g, uint64_t seed, sw_param
     sw_params *p = sw__calloc(1, sizeof *p);
     if (!p) return sw__no_memory(sizeof *p, "a set of variables");
     p->device = sw__device_use(d);
+    p->writes = 1;
     sw_status st = sw__params_layout(g, d->traits, p);
     for (int k = 0; k < SW__VAR_KINDS && st == SW_OK; k++)
         if (p->bytes[k]) st = d->backend->alloc(d->dev, p->bytes[k], &p->buffer[k]);
@@ -240,9 +274,8 @@ sw_status sw_params_info(const sw_params *p, int i, sw_var_info *out)
 
 int sw_params_find(const sw_params *p, const char *name)
 {
-    for (uint32_t i = 0; p && name && i < p->n; i++)
-        if (strcmp(p->slots[i].info.name, name) == 0) return (int)i;
-    return -1;
+    uint32_t i = 0;
+    return p && name && sw__names_find(&p->names, name, &i) ? (int)i : -1;
 }
 
 static sw_status check_access(const sw_params *p, int i, const void *data, int64_t n, sw_dtype type, const char *what)
@@ -288,6 +321,7 @@ sw_status sw_params_set(sw_params *p, int i, sw_dtype type, const void *src, int
     const sw__var_slot *s = &p->slots[i];
     void *staging = NULL;
     SW_TRY(staging_for(p, s, type, &staging));
+    p->writes++;
     const sw_status st = sw__write_elements(p->device, p->buffer[s->info.kind], s->offset, s->stored, src, type,
                                             (size_t)n, staging);
     sw__free(staging);

@@ -115,10 +115,11 @@ static void head_lines(const sw_program *p, const sw__launch *sum, const sw_devi
 {
     const double all = all_seconds(p), runs = (double)p->runs;
     sw__text_add(t, "%s: %lld run%s, %.4f ms each, %u launches; %.1f %% of the time not in kernels\n", p->device->info.id,
-                 (long long)p->runs, p->runs == 1 ? "" : "s", all / runs * 1e3, p->n_launches, all > 0 ? 100 * (all - sum->seconds) / all : 0);
+                 (long long)p->runs, p->runs == 1 ? "" : "s", all / runs * 1e3, p->n_launches,
+                 all > 0 ? 100 * (all - sum->seconds) / all : 0);
     if (peak)
-        sw__text_add(t, "peak, measured: %.1f GFLOP/s, %.1f GB/s (%d thread%s);\n  %s; more than 100 %%: out of a cache\n", peak->flops * 1e-9,
-                     peak->bandwidth * 1e-9, peak->threads, peak->threads == 1 ? "" : "s", peak->how);
+        sw__text_add(t, "peak, measured: %.1f GFLOP/s, %.1f GB/s (%d thread%s);\n  %s; more than 100 %%: out of a cache\n",
+                     peak->flops * 1e-9, peak->bandwidth * 1e-9, peak->threads, peak->threads == 1 ? "" : "s", peak->how);
     else
         sw__text_add(t, "peak: none to compare with: %.68s\n", why);
     sw__text_add(t, "%8s %7s %6s %8s %6s %6s  %-14s %-20s %s\n", "mean ms", "share", "calls", "GFLOP/s", "GB/s", "peak",

@@ -17,6 +17,7 @@ void sw_program_free(sw_program *p)
     }
     if (p->inputs_buffer) b->release(p->device->dev, p->inputs_buffer);
     if (p->consts_buffer) b->release(p->device->dev, p->consts_buffer);
+    if (p->kept_buffer) b->release(p->device->dev, p->kept_buffer);
     sw__arena_close(p);
     if (p->owns_params) sw_params_free(p->params);
     sw__free(p->launches);
@@ -126,8 +127,9 @@ sw_status sw_program_build(sw_program *p)
 static sw_status launch(sw_program *p, const sw__launch *l)
 {
     const sw__backend *b = p->device->backend;
-    const sw_status st = l->is_op ? b->op_exec(p->device->dev, l->built, l->bind)
-                                  : b->kernel_launch(p->device->dev, l->built, l->bind);
+    const sw_status st = l->packs   ? b->op_pack(p->device->dev, l->built, l->packs - 1, l->bind)
+                         : l->is_op ? b->op_exec(p->device->dev, l->built, l->bind)
+                                    : b->kernel_launch(p->device->dev, l->built, l->bind);
     return st == SW_OK ? st : sw__prefix(st, "%s '%s'", l->kind, l->name);
 }
 
@@ -137,7 +139,7 @@ static sw_status launch_timed(sw_program *p, uint32_t i)
     const sw__backend *b = p->device->backend;
     const double start = sw__now();
     double seconds = 0;
-    if (b->run_timed) {
+    if (b->run_timed && !l->packs) {
         const sw_status st = b->run_timed(p->device->dev, l->is_op, l->built, l->bind, &seconds);
         if (st != SW_OK) return sw__prefix(st, "%s '%s'", l->kind, l->name);
     } else {
@@ -153,15 +155,32 @@ static sw_status launch_timed(sw_program *p, uint32_t i)
     return SW_OK;
 }
 
-static sw_status launch_all(sw_program *p)
+static sw_status launch_range(sw_program *p, uint32_t first, uint32_t end)
 {
     const sw__backend *b = p->device->backend;
     const sw__dead *dead = p->dead;
-    for (uint32_t i = 0; i < p->n_launches; i++) {
+    while (dead && dead < p->dead + p->n_dead && dead->launch < first) dead++;
+    for (uint32_t i = first; i < end; i++) {
         SW_TRY(p->profile ? launch_timed(p, i) : launch(p, &p->launches[i]));
         for (; dead && dead < p->dead + p->n_dead && dead->launch == i; dead++)
             SW_TRY(b->fill(p->device->dev, p->arena_buffer, dead->offset, dead->bytes, 0xFF));
     }
+    return SW_OK;
+}
+
+static sw_status launch_all(sw_program *p)
+{
+    return launch_range(p, p->n_once, p->n_launches);
+}
+
+/* What depends on variables alone, if one was written since. */
+static sw_status launch_once(sw_program *p)
+{
+    const uint64_t writes = p->params->writes;
+    if (p->n_once == 0 || p->once_at == writes) return SW_OK;
+    p->once_at = 0;
+    SW_TRY(launch_range(p, 0, p->n_once));
+    p->once_at = writes;
     return SW_OK;
 }
 
@@ -196,7 +215,9 @@ sw_status sw_program_run(sw_program *p)
     if (!p) return sw__fail(SW_ERR_ARGUMENT, "sw_program_run: the program is NULL");
     SW_TRY(sw_program_build(p));
     SW_TRY(sw__arena_rebind(p));
+    if (p->assigns) p->params->writes++;
     const double start = p->profile ? sw__now() : 0;
+    SW_TRY(launch_once(p));
     SW_TRY(run_once(p));
     if (p->profile) p->run_seconds += sw__now() - start;
     if (p->runs++ > 0) p->device->looping = true;
@@ -252,7 +273,7 @@ sw_status sw_eval(sw_t t, sw_device *d, sw_dtype type, void *dst, int64_t n)
     sw_status st = SW_OK;
     if (!d) SW_TRY_GOTO(sw_device_open("cpu", NULL, &own), done);
     SW_TRY_GOTO(extract(t, &e), done);
-    SW_TRY_GOTO(sw_compile(e, d ? d : own, NULL, &p), done);
+    SW_TRY_GOTO(sw_compile(e, d ? d : own, &(sw_compile_options){.no_keep = true}, &p), done);
     SW_TRY_GOTO(sw_program_run(p), done);
     st = sw_program_get(p, 0, type, dst, n);
 done:

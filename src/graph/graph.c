@@ -28,6 +28,8 @@ void sw_graph_free(sw_graph *g)
     sw__free(g->nodes);
     sw__free(g->inputs);
     sw__free(g->vars);
+    sw__names_free(&g->var_names);
+    sw__names_free(&g->counted);
     sw__free(g->groups);
     sw__free(g->outputs);
     sw__free(g->assigns);
@@ -213,6 +215,17 @@ sw_t sw_input(sw_graph *g, const char *name, sw_dtype type, int rank, const int6
     return t;
 }
 
+bool sw__var_find(sw_graph *g, const char *name, uint32_t *var)
+{
+    while (g->var_names.n < g->n_vars) {
+        const uint32_t i = (uint32_t)g->var_names.n;
+        if (sw__names_put(&g->var_names, g->vars[i].name, i) == SW_OK) continue;
+        sw__graph_error(g, SW_ERR_MEMORY, "out of memory: the names of %u variables", g->n_vars);
+        return false;
+    }
+    return sw__names_find(&g->var_names, name, var);
+}
+
 sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type, int rank, const int64_t *shape,
                  sw_init init)
 {
@@ -222,12 +235,12 @@ sw_t sw_variable(sw_graph *g, const char *name, sw_var_kind kind, sw_dtype type,
         return (sw_t){ g, 0 };
     const char *const full = scoped(g, name);
     if (full == NULL) return (sw_t){ g, 0 };
-    for (uint32_t i = 0; i < g->n_vars; i++) {
-        if (strcmp(g->vars[i].name, full) != 0) continue;
+    uint32_t other = 0;
+    if (sw__var_find(g, full, &other))
         return sw__graph_error(g, SW_ERR_ARGUMENT, "variable '%s' of %s: %s already has this name: give the layer "
                                "another one, or keep the value and use it twice", full, sw__shape_text(&n, a, sizeof a),
-                               sw__value_text(g, g->vars[i].node, b));
-    }
+                               sw__value_text(g, g->vars[other].node, b));
+    if (g->status != SW_OK) return (sw_t){ g, 0 };
     if (sw__grow(&g->vars, &g->cap_vars, (size_t)g->n_vars + 1, sizeof *g->vars, "variables") != SW_OK)
         return sw__graph_error(g, SW_ERR_MEMORY, "out of memory: variable '%s'", full);
     const sw__attr attr = { .slot = { g->n_vars } };
@@ -294,7 +307,7 @@ sw_t sw_output(sw_t x, const char *name)
 enum { GROUP_ALIGN = 16 }; /* elements: one cache line of f32, and whole vectors for every instruction set */
 
 /* Finds the variables, checks them and gives each its place; returns how many elements they span, -1 on error. */
-static int64_t place_group(sw_graph *g, const sw_t *vars, uint32_t n, int64_t *place)
+static int64_t place_group(sw_graph *g, const sw_t *vars, uint32_t n, bool *seen, int64_t *place)
 {
     int64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -302,10 +315,11 @@ static int64_t place_group(sw_graph *g, const sw_t *vars, uint32_t n, int64_t *p
             sw__graph_error(g, SW_ERR_ARGUMENT, "group: entry %u is not a variable of this graph", i);
             return -1;
         }
-        const sw__var *const v = &g->vars[sw__node_of(vars[i])->attr.slot.index];
+        const uint32_t index = sw__node_of(vars[i])->attr.slot.index;
+        const sw__var *const v = &g->vars[index];
         const sw__var *const first = &g->vars[sw__node_of(vars[0])->attr.slot.index];
-        bool twice = v->group >= 0;
-        for (uint32_t j = 0; j < i; j++) twice = twice || vars[j].id == vars[i].id;
+        const bool twice = v->group >= 0 || seen[index];
+        seen[index] = true;
         if (twice || v->dtype != first->dtype) {
             sw__graph_error(g, twice ? SW_ERR_ARGUMENT : SW_ERR_SHAPE, "group: variable '%s' (%s) %s", v->name,
                             sw_dtype_name(v->dtype),
@@ -333,12 +347,13 @@ sw_status sw__var_group(sw_graph *g, const sw_t *vars, uint32_t n, uint32_t *gro
     }
     uint32_t *const members = sw__calloc(n, sizeof *members);
     int64_t *const place = sw__calloc(n, sizeof *place);
+    bool *const seen = sw__calloc((size_t)g->n_vars + 1, sizeof *seen);
     int64_t total = -1;
-    if (members == NULL || place == NULL ||
+    if (members == NULL || place == NULL || seen == NULL ||
         sw__grow(&g->groups, &g->cap_groups, (size_t)g->n_groups + 1, sizeof *g->groups, "groups") != SW_OK)
         sw__graph_error(g, SW_ERR_MEMORY, "out of memory: a group of %u variables", n);
     else
-        total = place_group(g, vars, n, place);
+        total = place_group(g, vars, n, seen, place);
     if (total >= 0) {
         for (uint32_t i = 0; i < n; i++) {
             members[i] = sw__node_of(vars[i])->attr.slot.index;
@@ -351,6 +366,7 @@ sw_status sw__var_group(sw_graph *g, const sw_t *vars, uint32_t n, uint32_t *gro
         sw__free(members);
     }
     sw__free(place);
+    sw__free(seen);
     return sw_graph_status(g);
 }
 

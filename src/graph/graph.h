@@ -110,6 +110,8 @@ struct sw_graph {
     sw__var *vars;
     uint32_t n_vars;
     size_t cap_vars;
+    sw__names var_names;     /* of vars; as far as somebody asked (sw__var_find) */
+    sw__names counted;       /* names that layers counted: how far (nn/layer_name.c) */
     sw__group *groups;
     uint32_t n_groups;
     size_t cap_groups;
@@ -160,6 +162,9 @@ sw_t sw__output_of(sw_t t, int k);       /* output k of a big op with several; k
 bool sw__same_shape(const sw__node *a, const sw__node *b);
 /* "f32[64,10]" into a caller's buffer; returns the buffer. */
 char *sw__shape_text(const sw__node *n, char *buf, size_t size);
+
+/* The variable of that full name: its place in vars. A failed allocation turns the graph bad. */
+bool sw__var_find(sw_graph *g, const char *name, uint32_t *var);
 
 /* Lays the variables (all of one dtype, in this order) into a new packed group; each may be in one group only.
  * sw__varpack: the group as one flat tensor; sw__pack: values of the variables' shapes, in the same places. */

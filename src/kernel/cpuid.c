@@ -2,6 +2,9 @@
  * Beside the code that is compiled once per level (*_simd.c). */
 #include "kernel/cpuid.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <stdlib.h>
 
 static const char *const names[SW_SIMD_LEVELS] = { "base", "avx2", "avx512" };
@@ -34,4 +37,25 @@ sw__simd sw__simd_level(void)
     }
     sw__log(SW_LOG_WARN, "SWOOP_SIMD=%s is none of base, avx2, avx512: ignored", asked);
     return machine;
+}
+
+bool sw__amx_bf16(void)
+{
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    return sw__simd_level() == SW_SIMD_AVX512 && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0;
+#else
+    return false;
+#endif
+}
+
+bool sw__simd_bf16(void)
+{
+#if defined(__x86_64__)
+    const char *const asked = getenv("SWOOP_SIMD");
+    if (asked != NULL && asked[0] != '\0') return false;
+    return sw__simd_level() == SW_SIMD_AVX512 && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
 }

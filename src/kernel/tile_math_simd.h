@@ -18,7 +18,18 @@ static inline f32 power_of_2(int n)
     return bits_f32((u32)(n + 127) << 23);
 }
 
-/* e^x = 2^n e^r, |r| <= ln(2)/2; e^r = 1 + r + r^2 q(r). The power is applied in two steps, to reach subnormals. */
+/* e^r - 1 = r + r^2 q(r), |r| <= ln(2)/2 */
+static inline f32 exp_rest(f32 r)
+{
+    f32 q = 0x1.6dbc4cp-10f;
+    q = q * r + 0x1.124146p-7f;
+    q = q * r + 0x1.555454p-5f;
+    q = q * r + 0x1.555486p-3f;
+    q = q * r + 0x1p-1f;
+    return r + r * r * q;
+}
+
+/* e^x = 2^n e^r, |r| <= ln(2)/2. The power is applied in two steps, to reach subnormals. */
 static inline f32 exp_f32(f32 x)
 {
     f32 y = x > 89.0f ? 89.0f : x; /* comparisons with NaN are false: it stays */
@@ -26,14 +37,17 @@ static inline f32 exp_f32(f32 x)
     const f32 shifted = y * 0x1.715476p0f + ROUND_F, whole = shifted - ROUND_F;
     const int n = (int)(f32_bits(shifted) - f32_bits(ROUND_F));
     const f32 r = (y - whole * LN2_HI_F) - whole * LN2_LO_F;
-    f32 q = 0x1.6dbc4cp-10f;
-    q = q * r + 0x1.124146p-7f;
-    q = q * r + 0x1.555454p-5f;
-    q = q * r + 0x1.555486p-3f;
-    q = q * r + 0x1p-1f;
-    const f32 e = 1.0f + (r + r * r * q);
+    const f32 e = 1.0f + exp_rest(r);
     const int half = n >> 1;
     return e * power_of_2(half) * power_of_2(n - half);
+}
+
+/* The same for -86 <= x <= 88, and NaN: its power is a normal number. */
+static inline f32 normal_exp_f32(f32 x)
+{
+    const f32 shifted = x * 0x1.715476p0f + ROUND_F, whole = shifted - ROUND_F;
+    const f32 r = (x - whole * LN2_HI_F) - whole * LN2_LO_F;
+    return (1.0f + exp_rest(r)) * power_of_2((int)(f32_bits(shifted) - f32_bits(ROUND_F)));
 }
 
 /* log x = n ln 2 + log m, sqrt(1/2) <= m < sqrt(2), f = m - 1; log(1 + f) = f - f^2/2 + f^3 p(f). */
@@ -95,7 +109,7 @@ static inline f32 erf_f32(f32 x)
     q = q * b - 0x1.443c48p-1f;
     q = q * b - 0x1.212a52p+0f;
     q = q * b + 0x1.7ea5acp-13f;
-    const f32 big = 1.0f - exp_f32(q);
+    const f32 big = 1.0f - normal_exp_f32(q);
     return a < 0.95f ? small : copysignf(big, x);
 }
 

@@ -19,6 +19,7 @@ typedef struct sw__op_desc {
     const char *name;  /* for messages and profiles */
     int n_in, n_out;
     const sw__desc *in, *out;
+    uint32_t fixed;    /* bit i: input i stays the same from run to run (i < 32), so it may be packed once */
 } sw__op_desc;
 
 /* What passes may know of a device: they are given this and nothing else. */
@@ -28,7 +29,9 @@ typedef struct sw__traits {
     sw_dtype float_storage;  /* SW_F64: all floating-point tensors are kept in double (ref); SW_F32: as they are */
     bool takes[SW_OP_COUNT]; /* ops handed over whole; others must be fusable, views, or have `lower` */
     bool channels_last[SW_OP_COUNT]; /* for ops on images: 4-D activations are best stored N, H, W, C */
+    bool keeps;              /* what depends on variables alone is computed once and kept until one of them is written */
     bool bias_act[SW_OP_COUNT];      /* MATMUL, CONV: takes the bias input and attr.act */
+    bool small_tables;       /* sums by index are quick: products of looked-up rows become lookups (pass/lookup.c) */
     int max_buffers, max_insts;      /* per kernel; 0: the IR's own limits */
     size_t alignment;        /* of tensors in an arena, bytes, power of two */
     int compute_units;       /* threads of a CPU, for decisions about splitting */

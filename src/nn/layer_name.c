@@ -2,27 +2,35 @@
 #include "nn/layers.h"
 #include <stdio.h>
 
-/* Does a variable "scope.base.part" exist? */
-static bool taken(const sw_graph *g, const char *base, const char *part)
+/* The lowest number that no variable "scope.kindN.part" has. Variables never go, so counting goes on where it ended for this
+ * scope, kind and part: told by the name with 0, which is nobody's. */
+static int count_layer(sw_graph *g, const char *kind, const char *part)
 {
     char full[3 * SW__LAYER_NAME];
-    snprintf(full, sizeof full, "%s%s.%s", g->scope.len ? g->scope.s : "", base, part);
-    for (uint32_t i = 0; i < g->n_vars; i++)
-        if (strcmp(g->vars[i].name, full) == 0) return true;
-    return false;
+    const char *const scope = g->scope.len ? g->scope.s : "";
+    snprintf(full, sizeof full, "%s%s0.%s", scope, kind, part);
+    uint32_t from = 0, var;
+    const bool known = sw__names_find(&g->counted, full, &from);
+    char *const key = known ? full : sw__arena_strdup(&g->arena, full);
+    uint32_t i = SW_MAX(from, 1u);
+    for (;; i++) {
+        char name[3 * SW__LAYER_NAME];
+        snprintf(name, sizeof name, "%s%s%u.%s", scope, kind, i, part);
+        if (!sw__var_find(g, name, &var)) break;
+    }
+    if (key == NULL || sw__names_put(&g->counted, key, i) != SW_OK)
+        sw__graph_error(g, SW_ERR_MEMORY, "out of memory: the name of a layer");
+    return (int)i;
 }
 
 /* part: the variable by which to see whether a counted name is in use. */
-sw__layer_name sw__name_layer(const sw_graph *g, const char *given, const char *kind, const char *part)
+sw__layer_name sw__name_layer(sw_graph *g, const char *given, const char *kind, const char *part)
 {
     sw__layer_name n;
-    if (given) {
+    if (given)
         snprintf(n.base, sizeof n.base, "%s", given);
-        return n;
-    }
-    int i = 1;
-    do snprintf(n.base, sizeof n.base, "%s%d", kind, i++);
-    while (taken(g, n.base, part));
+    else
+        snprintf(n.base, sizeof n.base, "%s%d", kind, count_layer(g, kind, part));
     return n;
 }
 

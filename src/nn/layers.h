@@ -12,7 +12,7 @@
 typedef struct sw__layer_name { char base[SW__LAYER_NAME]; } sw__layer_name;
 
 /* part: the variable by which to see whether a counted name is in use. */
-sw__layer_name sw__name_layer(const sw_graph *g, const char *given, const char *kind, const char *part);
+sw__layer_name sw__name_layer(sw_graph *g, const char *given, const char *kind, const char *part);
 sw_t sw__layer_variable(sw_graph *g, const sw__layer_name *n, const char *part, sw_var_kind kind, sw_dtype type, int rank,
                         const int64_t *shape, sw_init init);
 sw_t sw__layer_param(sw_graph *g, const sw__layer_name *n, const char *part, int rank, const int64_t *shape, sw_init init); /* f32 */

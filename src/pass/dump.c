@@ -26,7 +26,7 @@ void sw__dump_graph(const char *pass, const char *when, const sw_graph *g)
     sw_string_free(text);
 }
 
-static const char *const storage_name[] = {"arena", "input", "var", "group", "const"};
+static const char *const storage_name[] = {"arena", "input", "var", "group", "const", "kept"};
 
 static void print_ref(const sw__ref *r, sw__text *out)
 {
@@ -51,7 +51,8 @@ static void print_step(const sw__schedule *s, uint32_t i, sw__text *out)
 {
     const sw__step *t = &s->steps[i];
     const char *kind = t->kind == SW_STEP_KERNEL ? (t->copy ? "copy" : "kernel") : sw__op_table[t->op].name;
-    sw__text_add(out, "%u %s '%s':", (unsigned)i, kind, t->name);
+    sw__text_add(out, "%u %s%s%s '%s':", (unsigned)i, i < s->n_once ? "once " : "", t->kind == SW_STEP_PACK ? "pack " : "",
+                 kind, t->name);
     for (int k = 0; k < t->n_in; k++) print_ref(&t->refs[k], out);
     sw__text_add(out, " ->");
     for (int k = t->n_in; k < t->n_in + t->n_out; k++) print_ref(&t->refs[k], out);
@@ -67,7 +68,7 @@ void sw__schedule_print(const sw__schedule *s, sw__text *out)
         const sw__storage *t = &s->storages[i];
         if (t->kind == SW_STORE_ARENA && t->bytes == 0) continue;
         sw__text_add(out, "s%u %s", (unsigned)i, storage_name[t->kind]);
-        if (t->kind != SW_STORE_ARENA && t->kind != SW_STORE_CONST) sw__text_add(out, " %u", (unsigned)t->index);
+        if (t->kind != SW_STORE_ARENA && t->kind != SW_STORE_CONST && t->kind != SW_STORE_KEPT) sw__text_add(out, " %u", (unsigned)t->index);
         sw__text_add(out, " %zu bytes", t->bytes);
         if (t->kind == SW_STORE_ARENA && t->first >= 0) {
             sw__text_add(out, " at %zu, steps %d to %d", t->offset, (int)t->first, (int)t->last);

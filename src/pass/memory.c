@@ -82,28 +82,79 @@ static int compare_blocks(const void *x, const void *y)
     return (a->storage > b->storage) - (a->storage < b->storage);
 }
 
-/* The smallest hole that fits between those that live at the same time; `placed` is sorted by offset. */
-static size_t best_fit(const block *placed, uint32_t n, const block *b)
+/* Blocks that have their place, by offset, in pieces that know from when to when theirs live: most are passed over whole. */
+#define PIECE_BLOCKS 64
+typedef struct piece { block b[PIECE_BLOCKS]; uint32_t n; int32_t first, last; } piece;
+typedef struct placed {
+    piece *pool;
+    uint32_t *order; /* pieces by offset */
+    uint32_t n;
+} placed;
+
+static size_t most_pieces(size_t blocks)
+{
+    return 2 * blocks / PIECE_BLOCKS + 2; /* those that were split are half full */
+}
+
+/* The smallest hole that fits between those that live at the same time. */
+static size_t best_fit(const placed *all, const block *b)
 {
     size_t end = 0, best = SIZE_MAX, best_hole = SIZE_MAX;
-    for (uint32_t i = 0; i < n; i++) {
-        const block *p = &placed[i];
-        if (p->last < b->first || p->first > b->last) continue;
-        if (p->offset > end && p->offset - end >= b->bytes && p->offset - end < best_hole) {
-            best = end;
-            best_hole = p->offset - end;
+    for (uint32_t k = 0; k < all->n; k++) {
+        const piece *const some = &all->pool[all->order[k]];
+        if (some->last < b->first || some->first > b->last) continue;
+        for (const block *p = some->b; p < some->b + some->n; p++) {
+            if (p->last < b->first || p->first > b->last) continue;
+            if (p->offset > end && p->offset - end >= b->bytes && p->offset - end < best_hole) {
+                best = end;
+                best_hole = p->offset - end;
+            }
+            end = SW_MAX(end, p->offset + p->bytes);
         }
-        end = SW_MAX(end, p->offset + p->bytes);
     }
     return best != SIZE_MAX ? best : end;
 }
 
-static void insert(block *placed, uint32_t n, const block *b)
+static void span(piece *p)
 {
-    uint32_t at = n;
-    while (at > 0 && placed[at - 1].offset > b->offset) at--;
-    memmove(&placed[at + 1], &placed[at], (n - at) * sizeof *placed);
-    placed[at] = *b;
+    p->first = p->b[0].first;
+    p->last = p->b[0].last;
+    for (uint32_t i = 1; i < p->n; i++) {
+        p->first = SW_MIN(p->first, p->b[i].first);
+        p->last = SW_MAX(p->last, p->b[i].last);
+    }
+}
+
+/* The upper half of the k-th piece becomes one of its own, the next. */
+static void split(placed *all, uint32_t k)
+{
+    piece *const full = &all->pool[all->order[k]], *const more = &all->pool[all->n];
+    memmove(&all->order[k + 2], &all->order[k + 1], (all->n - k - 1) * sizeof *all->order);
+    all->order[k + 1] = all->n++;
+    more->n = PIECE_BLOCKS / 2;
+    full->n = PIECE_BLOCKS - more->n;
+    memcpy(more->b, full->b + full->n, more->n * sizeof *more->b);
+    span(full);
+    span(more);
+}
+
+/* Behind those of the same offset. */
+static void insert(placed *all, const block *b)
+{
+    if (all->n == 0) all->order[all->n++] = 0; /* an empty piece */
+    uint32_t k = all->n - 1;
+    while (k > 0 && all->pool[all->order[k]].b[0].offset > b->offset) k--;
+    if (all->pool[all->order[k]].n == PIECE_BLOCKS) {
+        split(all, k);
+        if (all->pool[all->order[k + 1]].b[0].offset <= b->offset) k++;
+    }
+    piece *const p = &all->pool[all->order[k]];
+    uint32_t at = p->n;
+    while (at > 0 && p->b[at - 1].offset > b->offset) at--;
+    memmove(&p->b[at + 1], &p->b[at], (p->n++ - at) * sizeof *p->b);
+    p->b[at] = *b;
+    p->first = p->n == 1 ? b->first : SW_MIN(p->first, b->first);
+    p->last = p->n == 1 ? b->last : SW_MAX(p->last, b->last);
 }
 
 static int32_t root_of(const sw__schedule *s, int32_t i)
@@ -131,13 +182,13 @@ static uint32_t collect(const sw__schedule *s, block *blocks, uint32_t *of)
     return n;
 }
 
-static void place(sw__schedule *s, block *blocks, block *placed, uint32_t n)
+static void place(sw__schedule *s, block *blocks, placed *all, uint32_t n)
 {
     s->arena_bytes = 0;
     qsort(blocks, n, sizeof *blocks, compare_blocks);
     for (uint32_t i = 0; i < n; i++) {
-        blocks[i].offset = best_fit(placed, i, &blocks[i]);
-        insert(placed, i, &blocks[i]);
+        blocks[i].offset = best_fit(all, &blocks[i]);
+        insert(all, &blocks[i]);
         s->storages[blocks[i].storage].offset = blocks[i].offset;
         s->arena_bytes = SW_MAX(s->arena_bytes, blocks[i].offset + blocks[i].bytes);
     }
@@ -148,19 +199,23 @@ static void place(sw__schedule *s, block *blocks, block *placed, uint32_t n)
 sw_status sw__plan_memory(sw__schedule *s, const sw__traits *t)
 {
     const size_t n = (size_t)s->n_storages + 1;
-    block *blocks = sw__calloc(n * 2, sizeof *blocks);
+    block *blocks = sw__calloc(n, sizeof *blocks);
+    placed all = {.pool = sw__calloc(most_pieces(n), sizeof *all.pool)};
+    all.order = sw__calloc(most_pieces(n), sizeof *all.order);
     uint32_t *of = sw__calloc(n, sizeof *of);
     bool *taken = sw__calloc(n, sizeof *taken);
-    const bool ok = blocks && of && taken;
+    const bool ok = blocks && of && taken && all.pool && all.order;
     if (ok) {
         set_lifetimes(s);
         for (uint32_t i = 0; i < s->n_steps; i++)
             if (s->steps[i].kind == SW_STEP_KERNEL) take_over(s, i, taken);
-        if (n > 1) place(s, blocks, blocks + n, collect(s, blocks, of));
+        if (n > 1) place(s, blocks, &all, collect(s, blocks, of));
         else s->arena_bytes = 0;
     }
     (void)t;
     sw__free(blocks);
+    sw__free(all.pool);
+    sw__free(all.order);
     sw__free(of);
     sw__free(taken);
     return ok ? SW_OK : sw__no_memory(n * sizeof *blocks * 2, "the memory plan");

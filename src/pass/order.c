@@ -239,19 +239,56 @@ static sw_status do_assigns(orderer *o, sw__pending *p, uint32_t n, bool *in_pla
 
 /* ---- sorting ----------------------------------------------------------------------------------------------------- */
 
-typedef struct ready { uint32_t *step, n; } ready;
+/* A step that could run, by what it does to the arena: the less the better, then what comes first in the graph. */
+typedef struct ready { int64_t growth; uint32_t key, step; } ready;
 
+/* What a step does to the arena changes only when another that has a tensor in common runs, and then it becomes less: so a
+ * heap is enough, into which such a step goes once more; the entry that was there is passed over when it comes. */
 typedef struct sorter {
     sw__schedule *s;
     const uint32_t *key;
     uint32_t *waits;      /* by step: links not yet satisfied */
-    int32_t *users;       /* by storage: steps that still use it */
+    int32_t *users;       /* by storage: uses by steps that have not run … */
+    uint64_t *user_sum;   /* … and the sum of those steps' numbers: the one that is left is known by it */
+    uint32_t *use_start, *use; /* by storage: the steps that use it, one after the other */
     bool *born, *stays;   /* by storage */
+    bool *done;           /* by step */
+    int64_t *growth;      /* by step that is ready: as in its newest entry */
+    ready *heap;
+    size_t n_heap, cap_heap;
     uint32_t *order, n;
 } sorter;
 
-/* Arena bytes that come to life minus those that die if the step runs now. */
-static int64_t growth(const sorter *t, const sw__step *s)
+static bool before(const ready *a, const ready *b)
+{
+    if (a->growth != b->growth) return a->growth < b->growth;
+    return a->key != b->key ? a->key < b->key : a->step < b->step;
+}
+
+static sw_status heap_push(sorter *t, ready r)
+{
+    SW_TRY(sw__grow(&t->heap, &t->cap_heap, t->n_heap + 1, sizeof *t->heap, "steps that are ready"));
+    size_t at = t->n_heap++;
+    for (; at > 0 && before(&r, &t->heap[(at - 1) / 2]); at = (at - 1) / 2) t->heap[at] = t->heap[(at - 1) / 2];
+    t->heap[at] = r;
+    return SW_OK;
+}
+
+static ready heap_pop(sorter *t)
+{
+    const ready first = t->heap[0], last = t->heap[--t->n_heap];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < t->n_heap; at = child) {
+        if (child + 1 < t->n_heap && before(&t->heap[child + 1], &t->heap[child])) child++;
+        if (!before(&t->heap[child], &last)) break;
+        t->heap[at] = t->heap[child];
+    }
+    t->heap[at] = last;
+    return first;
+}
+
+/* Arena bytes that come to life minus those that die if the step runs now; 0 if it shrinks nothing. */
+static int64_t growth_of(const sorter *t, const sw__step *s)
 {
     int64_t d = 0;
     for (int i = 0; i < s->n_in + s->n_out; i++) {
@@ -267,52 +304,77 @@ static int64_t growth(const sorter *t, const sw__step *s)
         if (!t->born[r]) d += (int64_t)t->s->storages[r].bytes;
         if (!t->stays[r] && t->users[r] == here) d -= (int64_t)t->s->storages[r].bytes;
     }
-    return d;
+    return SW_MIN(d, (int64_t)0);
 }
 
-static void run_step(sorter *t, uint32_t step)
+static sw_status make_ready(sorter *t, uint32_t step)
+{
+    t->growth[step] = growth_of(t, &t->s->steps[step]);
+    return heap_push(t, (ready){t->growth[step], t->key[step], step});
+}
+
+/* Something of the step's storages has changed. */
+static sw_status look_again(sorter *t, uint64_t step)
+{
+    if (step >= t->s->n_steps || t->done[step] || t->waits[step] > 0) return SW_OK;
+    const int64_t last = t->growth[step];
+    if (growth_of(t, &t->s->steps[step]) == last) return SW_OK;
+    return make_ready(t, (uint32_t)step);
+}
+
+static sw_status run_step(sorter *t, uint32_t step)
 {
     const sw__step *s = &t->s->steps[step];
-    for (int i = 0; i < s->n_in + s->n_out; i++) {
-        t->users[s->refs[i].storage]--;
-        t->born[s->refs[i].storage] = true;
-    }
+    const int n = s->n_in + s->n_out;
+    t->done[step] = true;
     t->order[t->n++] = step;
-}
-
-/* Among what is ready: what shrinks memory most; if nothing shrinks it, what comes first in the graph. */
-static uint32_t choose(const sorter *t, const ready *r)
-{
-    uint32_t best = 0;
-    int64_t best_growth = 0;
-    for (uint32_t i = 0; i < r->n; i++) {
-        const uint32_t step = r->step[i];
-        const int64_t d = growth(t, &t->s->steps[step]), g = d < 0 ? d : 0;
-        const uint32_t other = r->step[best];
-        const bool earlier = t->key[step] != t->key[other] ? t->key[step] < t->key[other] : step < other;
-        if (i == 0 || g < best_growth || (g == best_growth && earlier)) {
-            best = i;
-            best_growth = g;
-        }
+    for (int i = 0; i < n; i++) {
+        t->users[s->refs[i].storage]--;
+        t->user_sum[s->refs[i].storage] -= step;
     }
-    return best;
+    for (int i = 0; i < n; i++) {
+        const int32_t r = s->refs[i].storage;
+        const bool new = !t->born[r];
+        t->born[r] = true;
+        if (t->s->storages[r].kind != SW_STORE_ARENA || t->users[r] == 0) continue;
+        for (uint32_t k = t->use_start[r]; new && k < t->use_start[r + 1]; k++) SW_TRY(look_again(t, t->use[k]));
+        SW_TRY(look_again(t, t->user_sum[r] / (uint64_t)t->users[r])); /* the last user; another step, if there are several */
+    }
+    return SW_OK;
 }
 
-static sw_status sort_steps(sorter *t, const orderer *o, ready *r)
+/* Counts the uses of each storage, and lists them. */
+static void index_uses(sorter *t)
+{
+    const sw__schedule *s = t->s;
+    for (uint32_t i = 0; i < s->n_steps; i++)
+        for (int k = 0; k < s->steps[i].n_in + s->steps[i].n_out; k++) {
+            const int32_t r = s->steps[i].refs[k].storage;
+            t->users[r]++;
+            t->user_sum[r] += i;
+        }
+    for (uint32_t r = 0; r < s->n_storages; r++) t->use_start[r + 1] = t->use_start[r] + (uint32_t)t->users[r];
+    for (uint32_t i = s->n_steps; i-- > 0;)
+        for (int k = 0; k < s->steps[i].n_in + s->steps[i].n_out; k++) t->use[--t->use_start[s->steps[i].refs[k].storage + 1]] = i;
+    for (uint32_t r = 0; r < s->n_storages; r++) t->use_start[r] = t->use_start[r + 1]; /* each was counted down to its start */
+    t->use_start[s->n_storages] = 0;
+    for (uint32_t r = 0; r < s->n_storages; r++) t->use_start[s->n_storages] += (uint32_t)t->users[r];
+}
+
+static sw_status sort_steps(sorter *t, const orderer *o)
 {
     const uint32_t n = t->s->n_steps;
     for (size_t i = 0; i < o->n_links; i++) t->waits[o->links[i].to]++;
-    for (uint32_t i = 0; i < n; i++)
-        for (int k = 0; k < t->s->steps[i].n_in + t->s->steps[i].n_out; k++) t->users[t->s->steps[i].refs[k].storage]++;
+    index_uses(t);
     for (uint32_t i = 0; i < t->s->n_outputs; i++) t->stays[t->s->outputs[i].storage] = true;
     for (uint32_t i = 0; i < n; i++)
-        if (t->waits[i] == 0) r->step[r->n++] = i;
-    while (r->n) {
-        const uint32_t at = choose(t, r), step = r->step[at];
-        r->step[at] = r->step[--r->n];
-        run_step(t, step);
+        if (t->waits[i] == 0) SW_TRY(make_ready(t, i));
+    while (t->n_heap > 0) {
+        const uint32_t step = heap_pop(t).step;
+        if (t->done[step]) continue;
+        SW_TRY(run_step(t, step));
         for (uint32_t l = o->links ? o->head[step] : 0; l; l = o->next[l - 1])
-            if (--t->waits[o->links[l - 1].to] == 0) r->step[r->n++] = o->links[l - 1].to;
+            if (--t->waits[o->links[l - 1].to] == 0) SW_TRY(make_ready(t, o->links[l - 1].to));
     }
     if (t->n < n) return sw__fail(SW_ERR_UNSUPPORTED, "the schedule has a cycle (%u of %u steps could be ordered)",
                                   (unsigned)t->n, (unsigned)n);
@@ -329,28 +391,37 @@ static sw_status apply_order(sw__schedule *s, const uint32_t *order)
     return SW_OK;
 }
 
+static size_t count_uses(const sw__schedule *s)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < s->n_steps; i++) n += (size_t)(s->steps[i].n_in + s->steps[i].n_out);
+    return n;
+}
+
 static sw_status sort_all(orderer *o)
 {
     sw__schedule *s = o->b->s;
-    const size_t n = (size_t)s->n_steps + 1, m = (size_t)s->n_storages + 1;
+    const size_t n = (size_t)s->n_steps + 1, m = (size_t)s->n_storages + 1, uses = count_uses(s) + 1;
     sorter t = {.s = s, .key = o->b->key};
-    ready r = {.step = sw__calloc(n, sizeof *r.step)};
-    t.waits = sw__calloc(n, sizeof *t.waits);
-    t.order = sw__calloc(n, sizeof *t.order);
-    t.users = sw__calloc(m, sizeof *t.users);
-    t.born = sw__calloc(m, sizeof *t.born);
-    t.stays = sw__calloc(m, sizeof *t.stays);
+    const struct { void *at; size_t n, size; } tables[] = {
+        {&t.waits, n, sizeof *t.waits}, {&t.order, n, sizeof *t.order}, {&t.done, n, sizeof *t.done},
+        {&t.growth, n, sizeof *t.growth}, {&t.users, m, sizeof *t.users}, {&t.user_sum, m, sizeof *t.user_sum},
+        {&t.use_start, m + 1, sizeof *t.use_start}, {&t.born, m, sizeof *t.born}, {&t.stays, m, sizeof *t.stays},
+        {&t.use, uses, sizeof *t.use}};
     sw_status st = SW_OK;
-    const bool ok = r.step && t.waits && t.order && t.users && t.born && t.stays;
-    if (!ok) st = sw__no_memory(n * 16, "ordering steps");
-    if (st == SW_OK) st = sort_steps(&t, o, &r);
+    for (size_t i = 0; i < SW_COUNT(tables); i++) {
+        void *const table = sw__calloc(tables[i].n, tables[i].size);
+        memcpy(tables[i].at, &table, sizeof table);
+        if (!table) st = sw__no_memory(tables[i].n * tables[i].size, "ordering steps");
+    }
+    if (st == SW_OK) st = sort_steps(&t, o);
     if (st == SW_OK) st = apply_order(s, t.order);
-    sw__free(r.step);
-    sw__free(t.waits);
-    sw__free(t.order);
-    sw__free(t.users);
-    sw__free(t.born);
-    sw__free(t.stays);
+    for (size_t i = 0; i < SW_COUNT(tables); i++) {
+        void *table = NULL;
+        memcpy(&table, tables[i].at, sizeof table);
+        sw__free(table);
+    }
+    sw__free(t.heap);
     return st;
 }
 

@@ -1,7 +1,8 @@
 /* pass.h: graph -> graph passes, and the last one, graph -> schedule: what to launch, in which order, where in memory.
  * Between graph/ and exec/compile.c. A pass knows no backend: it is given the device's traits (and, for the schedule,
  * three questions that only a backend can answer, as function pointers).
- * SWOOP_DUMP=precision,simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to stderr. */
+ * SWOOP_DUMP=precision,lookup,simplify,lower,epilogue,layout,fuse,schedule,plan (or all) prints before and after to
+ * stderr. */
 #ifndef SW_PASS_PASS_H
 #define SW_PASS_PASS_H
 
@@ -11,6 +12,7 @@
 
 /* Each makes a new graph; the caller frees both. */
 sw_status sw__pass_simplify(const sw_graph *g, sw_graph **out); /* folding, CSE, dead code, exact identities */
+sw_status sw__pass_lookup(const sw_graph *g, const sw__traits *t, sw_graph **out); /* products of looked-up rows */
 /* big ops that the device does not take */
 sw_status sw__pass_lower(const sw_graph *g, const sw__traits *t, sw_graph **out);
 sw_status sw__pass_epilogue(const sw_graph *g, const sw__traits *t, sw_graph **out); /* bias, relu into matmul, conv */
@@ -34,7 +36,8 @@ typedef enum sw__storage_kind {
     SW_STORE_INPUT,   /* index: graph input */
     SW_STORE_VAR,     /* index: variable (also members of a group: the store resolves place) */
     SW_STORE_GROUP,   /* index: packed group */
-    SW_STORE_CONST    /* data, bytes: uploaded once */
+    SW_STORE_CONST,   /* data, bytes: uploaded once */
+    SW_STORE_KEPT     /* written by the first steps and kept from run to run */
 } sw__storage_kind;
 
 typedef struct sw__storage {
@@ -58,7 +61,11 @@ typedef struct sw__ref {
     sw__desc desc;
 } sw__ref;
 
-typedef enum sw__step_kind { SW_STEP_KERNEL, SW_STEP_OP } sw__step_kind;
+typedef enum sw__step_kind {
+    SW_STEP_KERNEL,
+    SW_STEP_OP,
+    SW_STEP_PACK /* an input of a later op as that one wants it: from, to */
+} sw__step_kind;
 
 typedef struct sw__step {
     uint8_t kind;
@@ -85,6 +92,8 @@ typedef struct sw__schedule {
     sw__storage *storages;
     uint32_t n_storages;
     size_t cap_storages;
+    bool keeps;              /* keep.c: the first n_once steps are run once, unless a variable is written */
+    uint32_t n_once;
     sw__ref *outputs;        /* one for each graph output, dense row-major */
     uint32_t n_outputs;
     size_t arena_bytes;      /* set by sw__plan_memory */
@@ -103,6 +112,12 @@ typedef struct sw__asks {
  * get their parts written in place where possible. The graph must outlive the schedule only for CONST data. */
 sw_status sw__schedule_build(const sw_graph *g, const sw__traits *t, const sw__asks *a, sw__schedule **out);
 void sw__schedule_free(sw__schedule *s);
+/* keep.c, for graphs that assign nothing: what depends on variables and constants alone becomes the first n_once steps. */
+sw_status sw__schedule_keep(sw__schedule *s);
+/* May this input of an op be packed: is it the same in every run? */
+bool sw__schedule_fixed(const sw__schedule *s, uint32_t step, int input);
+/* Adds a step that packs it, at *at: what stood there and behind moves up by one. */
+sw_status sw__schedule_pack(sw__schedule *s, uint32_t step, int input, size_t bytes, const sw__traits *t, uint32_t *at);
 /* Adds a workspace of so many bytes to step i. */
 sw_status sw__schedule_workspace(sw__schedule *s, uint32_t step, size_t bytes, const sw__traits *t);
 /* Lifetimes, in-place reuse, offsets, arena_bytes. Best-fit over lifetimes, largest first; deterministic. */

@@ -326,7 +326,7 @@ static sw_status look_at_gradients(preflight *f, sw_program *p)
 static sw_status compile(preflight *f, sw_program **p)
 {
     sw_trainer *const t = f->t;
-    const sw_compile_options here = {.params = t->params, .memory = sw__memory_for(t, f->g),
+    const sw_compile_options here = {.params = t->params, .no_keep = true, .memory = sw__memory_for(t, f->g),
                                      .shares = t->n_programs > 0 ? t->programs[0].program : NULL};
     if (f->device == t->device) return sw_compile(f->g, t->device, &here, p);
     sw_status st = sw_params_new(f->device, f->g, t->o.seed, &f->params);

@@ -304,6 +304,14 @@ static sw_program *another(const sw_trainer *t)
     return NULL;
 }
 
+/* Weights change all the time; folding and packing them for a validation in between is not worth the memory. */
+static bool trains(const sw_trainer *t)
+{
+    for (int i = 0; i < t->n_programs; i++)
+        if (learns(t->programs[i].mode)) return true;
+    return false;
+}
+
 /* Inputs of an optimiser for all groups, and for those that are late. */
 static void find_scalars(sw__batch_program *p)
 {
@@ -339,7 +347,7 @@ static sw_status compile(sw_trainer *t, sw__mode mode, int64_t n, sw__batch_prog
     if (!t->params) st = make_params(t, mode, n, g);
     *p = (sw__batch_program){.mode = mode, .n = n, .averaged = reads_average(t, mode), .frozen = is_frozen(t, mode)};
     const bool timed = t->o.profile && (mode == SW__TRAIN || mode == SW__ACCUM);
-    const sw_compile_options o = {.params = t->params, .profile = timed,
+    const sw_compile_options o = {.params = t->params, .profile = timed, .no_keep = trains(t),
                                   .build_later = true, .memory = sw__memory_for(t, g), .shares = another(t)};
     if (st == SW_OK) st = sw_compile(g, t->device, &o, &p->program);
     sw_graph_free(g);

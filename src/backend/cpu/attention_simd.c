@@ -245,6 +245,22 @@ void SW__SIMD_NAME(sw__attention_forward)(const sw__attention *a, const sw__atte
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
 
+/* Sums lane by lane, then halves of lanes: one by one they would wait for each other. */
+static float inner_product(const float *x, const float *y, int64_t n)
+{
+    float lane[VL];
+    vf sum = v_set(0);
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL) sum = v_fma(v_load(x + i), v_load(y + i), sum);
+    v_store(lane, sum);
+    UNROLL for (int width = VL / 2; width > 0; width /= 2)
+    {
+        UNROLL for (int l = 0; l < width; l++) lane[l] += lane[l + width];
+    }
+    for (; i < n; i++) lane[0] += x[i] * y[i];
+    return lane[0];
+}
+
 /* What the block of rows needs of itself: q and dy both ways round, the log-sum-exp, sum(dy y). */
 static void load_rows(block *k)
 {
@@ -259,9 +275,7 @@ static void load_rows(block *k)
     pack_rows(dy, a->dy.t, k->rows, a->e, 1, k->dy, k->ld_e);
     for (int64_t r = 0; r < ROWS; r++) k->offset[r] = k->inner[r] = 0;
     for (int64_t r = 0; r < k->rows; r++) {
-        float sum = 0;
-        for (int64_t e = 0; e < a->e; e++) sum += dy[r * a->dy.t + e] * y[r * a->y.t + e];
-        k->inner[r] = sum;
+        k->inner[r] = inner_product(dy + r * a->dy.t, y + r * a->y.t, a->e);
         k->offset[r] = lse[r * a->lse_s[2]] == -INFINITY ? 0 : lse[r * a->lse_s[2]]; /* e^(-inf - 0): no share */
     }
 }

@@ -20,4 +20,10 @@ typedef struct sw__conv {
 /* Plain loops, any strides, f32 and f64. bias may be NULL. */
 void sw__conv_loops(const sw__conv *c, sw_dtype t, void *x, void *w, const void *bias, void *y, int threads);
 
+/* conv_columns.c: one row a pixel of all its window's elements (spatial, then channels), as a matrix of `rows` times `width`
+ * floats. The image lies channels last; one group. */
+int64_t sw__conv_columns_rows(const sw__conv *c);
+int64_t sw__conv_columns_width(const sw__conv *c);
+void sw__conv_columns(const sw__conv *c, const float *x, float *to);
+
 #endif

@@ -117,7 +117,7 @@ static sw_status try_threads(int n)
 static void set_traits(sw__cpu *cpu)
 {
     sw__traits *const t = &cpu->traits;
-    t->fuse = t->views = true;
+    t->fuse = t->views = t->keeps = true;
     t->float_storage = SW_F32;
     t->alignment = 64;
     t->compute_units = cpu->threads;
@@ -125,6 +125,7 @@ static void set_traits(sw__cpu *cpu)
     static const uint16_t images[] = {SW_OP_CONV,          SW_OP_CONV_GRAD_X, SW_OP_CONV_GRAD_W, SW_OP_MAX_POOL,
                                       SW_OP_MAX_POOL_GRAD, SW_OP_AVG_POOL,    SW_OP_AVG_POOL_GRAD};
     for (size_t i = 0; i < SW_COUNT(images); i++) t->channels_last[images[i]] = true;
+    t->small_tables = true;
     t->bias_act[SW_OP_MATMUL] = t->bias_act[SW_OP_CONV] = true;
 }
 
@@ -147,6 +148,7 @@ static sw_status cpu_open(int index, const sw_device_options *o, void **dev)
     if (cpu == NULL) return sw__no_memory(sizeof *cpu, "the cpu device");
     cpu->threads = threads;
     cpu->simd = sw__simd_level();
+    cpu->bf16 = sw__simd_bf16();
     set_traits(cpu);
     const sw_status st = sw__dnn_open((int)cpu->simd, &cpu->dnn);
     if (st != SW_OK) {
@@ -319,18 +321,23 @@ void sw__cpu_plan_threads(sw__cpu_plan *p, double work)
     set_threads(p->threads);
 }
 
-/* Ops whose plan takes bf16 too, where oneDNN has it. */
+/* Ops whose plan takes bf16 too, where the CPU or the shape allows it. */
 static const bool in_bf16[SW_OP_COUNT] = {
-    [SW_OP_MATMUL] = true, [SW_OP_DOT] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true, [SW_OP_CONV_GRAD_W] = true,
+    [SW_OP_MATMUL] = true, [SW_OP_DOT] = true, [SW_OP_CONV] = true, [SW_OP_CONV_GRAD_X] = true,
+    [SW_OP_CONV_GRAD_W] = true, [SW_OP_LSTM] = true, [SW_OP_LSTM_GRAD] = true, [SW_OP_GRU] = true,
+    [SW_OP_GRU_GRAD] = true, [SW_OP_RNN] = true, [SW_OP_RNN_GRAD] = true,
 };
 
-/* oneDNN computes in bf16 where the CPU has AVX-512; its reference code, which it falls back to, is not worth having. */
+/* oneDNN computes in bf16 where the CPU has AVX-512; its reference code, which it falls back to, is not worth having.
+ * Own code for bf16 wants AVX512_BF16, save Winograd's convolutions, which compute in f32: op_conv.c looks by itself. */
 static sw_status plan_bf16(sw__cpu_plan *p)
 {
     const sw__cpu_plan before = *p;
+    bool all = p->cpu->simd == SW_SIMD_AVX512 || (sw__op)p->d.op == SW_OP_CONV || (sw__op)p->d.op == SW_OP_CONV_GRAD_X ||
+               (sw__op)p->d.op == SW_OP_CONV_GRAD_W;
     for (int i = 0; i < p->d.n_in + p->d.n_out; i++)
-        if (p->desc[i].dtype != SW_BF16 || p->cpu->simd != SW_SIMD_AVX512)
-            return sw__fail(SW_ERR_UNSUPPORTED, "not in bf16");
+        all = all && (p->desc[i].dtype == SW_BF16 || !sw__dtype_is_float((sw_dtype)p->desc[i].dtype));
+    if (!all) return sw__fail(SW_ERR_UNSUPPORTED, "not in bf16");
     sw_status st = sw__cpu_ops[p->d.op].plan(p);
     if (st == SW_OK && strncmp(p->note, "ref", 3) == 0) st = sw__fail(SW_ERR_UNSUPPORTED, "oneDNN has but %s", p->note);
     if (st == SW_OK) return st;
@@ -390,6 +397,22 @@ static sw_status cpu_op_exec(void *dev, void *plan, const sw__bind *bind)
     if (p->workspace > 0) ptr[n] = sw__cpu_address(&bind[n]);
     const int before = set_threads(p->threads);
     const sw_status st = p->exec(p, ptr);
+    set_threads(before);
+    return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
+}
+
+static size_t cpu_op_packs(void *plan, int input)
+{
+    const sw__cpu_plan *const p = plan;
+    return p->packs != NULL && sw__cpu_fixed(p, input) ? p->packs(p, input) : 0;
+}
+
+static sw_status cpu_op_pack(void *dev, void *plan, int input, const sw__bind *bind)
+{
+    (void)dev;
+    sw__cpu_plan *const p = plan;
+    const int before = set_threads(p->threads);
+    const sw_status st = p->pack(p, input, sw__cpu_address(&bind[0]), sw__cpu_address(&bind[1]));
     set_threads(before);
     return st == SW_OK ? st : sw__prefix(st, "cpu: %s '%s'", sw__op_table[p->d.op].name, p->name);
 }
@@ -460,6 +483,8 @@ const sw__backend sw__backend_cpu = {
     .op_plan = cpu_op_plan,
     .op_free = cpu_op_free,
     .op_exec = cpu_op_exec,
+    .op_packs = cpu_op_packs,
+    .op_pack = cpu_op_pack,
     .op_note = cpu_op_note,
     .op_on_copies = cpu_op_on_copies,
     .source_build = sw__cpu_source_build,

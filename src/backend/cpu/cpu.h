@@ -15,6 +15,7 @@
 typedef struct sw__cpu {
     int threads;
     sw__simd simd; /* vector code that this machine may run */
+    bool bf16;     /* and whether it has dot products of bf16 (AVX512_BF16): *_bf16.c */
     sw__dnn *dnn;
     sw__traits traits;
 } sw__cpu;
@@ -32,6 +33,9 @@ struct sw__cpu_plan {
     char *name;
     /* ptr: inputs, outputs, workspace, offsets applied */
     sw_status (*exec)(sw__cpu_plan *p, void *const *ptr);
+    /* d.fixed says which inputs may be packed: bytes packed, or 0; and packs. packs NULL: none is */
+    size_t (*packs)(const sw__cpu_plan *p, int input);
+    sw_status (*pack)(sw__cpu_plan *p, int input, void *from, void *to);
     void (*drop)(void *state);        /* frees state; NULL: sw__free */
     void *state;                      /* the op's own */
     size_t workspace;
@@ -118,6 +122,10 @@ void sw__cpu_source_free(void *dev, void *built);
 sw_status sw__cpu_source_launch(void *dev, void *built, const sw__source_launch *l);
 sw_status sw__cpu_peak(void *dev, sw_device_peak *out); /* backend.h: peak (peak.c) */
 void *sw__cpu_address(const sw__bind *b); /* where a bound tensor is; never NULL (cpu.c) */
+static inline bool sw__cpu_fixed(const sw__cpu_plan *p, int input)
+{
+    return input >= 0 && input < 32 && (p->d.fixed >> input & 1u) != 0;
+}
 bool sw__cpu_has_half(const sw__op_desc *d); /* some tensor is f16 or bf16 */
 sw_status sw__cpu_half_plan(sw__cpu_plan *p);
 

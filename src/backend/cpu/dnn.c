@@ -13,6 +13,7 @@ typedef struct conv_shape {
     sw__dnn_direction direction;
     dnnl_dims_t stride, dilate, pad_lo, pad_hi;
     bool narrow;
+    dnnl_prop_kind_t forward;
 } conv_shape;
 
 #define DIRECT dnnl_convolution_direct
@@ -58,7 +59,7 @@ static dnnl_status_t conv_pd_first(dnnl_primitive_desc_t *pd, dnnl_engine_t e, d
             pd, e, DIRECT, x, w, NULL, y, s->stride, s->dilate, s->pad_lo, s->pad_hi, hint, attr);
     case SW_DNN_FORWARD:
     default:
-        return dnn->dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_training, DIRECT, x,
+        return dnn->dnnl_convolution_forward_primitive_desc_create(pd, e, s->forward, DIRECT, x,
                                                               w, bias, y, s->stride, s->dilate, s->pad_lo, s->pad_hi,
                                                               attr);
     }
@@ -117,7 +118,7 @@ static dnnl_status_t conv_descriptor_of(dnnl_convolution_desc_t *d, const conv_s
                                                                    s->dilate, s->pad_lo, s->pad_hi);
     case SW_DNN_FORWARD:
     default:
-        return dnn->dnnl_dilated_convolution_forward_desc_init(d, dnnl_forward_training, DIRECT, x, w, bias,
+        return dnn->dnnl_dilated_convolution_forward_desc_init(d, s->forward, DIRECT, x, w, bias,
                                                           y, s->stride, s->dilate, s->pad_lo, s->pad_hi);
     }
 }
@@ -212,13 +213,14 @@ sw_status sw__dnn_version(char *buf, size_t size)
 /* `user` is the tensor as it lies in memory; prim_mem, where it differs, what the primitive reads or writes instead. */
 typedef struct operand {
     int arg, slot;
-    bool result;
+    bool result, packed;              /* packed: the reorder is no part of a run */
     md user;
     dnnl_memory_t user_mem, prim_mem; /* prim_mem NULL: the primitive takes user_mem */
     size_t offset;                    /* of prim_mem in the workspace */
     dnnl_primitive_t reorder;
     dnnl_exec_arg_t reorder_args[3];
     int n_reorder_args;
+    size_t packed_bytes;
 } operand;
 
 struct sw__dnn_job {
@@ -279,22 +281,24 @@ static sw_status bind_operand(sw__dnn_job *j, operand *o, dnnl_primitive_desc_t 
     if (dnn->dnnl_memory_desc_equal(wanted, ref(&o->user))) return SW_OK;
 
     DNN_TRY(dnn->dnnl_memory_create(&o->prim_mem, wanted, engine, DNNL_MEMORY_NONE), "memory handle");
+    const size_t wanted_bytes = dnn->dnnl_memory_desc_get_size(wanted);
+    if (o->packed) o->packed_bytes = wanted_bytes;
     o->offset = j->workspace;
-    j->workspace += align_up(dnn->dnnl_memory_desc_get_size(wanted));
+    if (!o->packed) j->workspace += align_up(wanted_bytes);
 
-    dnnl_primitive_attr_t attr;
+    dnnl_primitive_attr_t attr = NULL; /* packing is no part of a run: it may have a scratchpad of its own */
     dnnl_primitive_desc_t reorder;
-    DNN_TRY(make_attr(&attr), "attribute");
+    if (!o->packed) DNN_TRY(make_attr(&attr), "attribute");
     const md_ref from = o->result ? wanted : ref(&o->user), to = o->result ? ref(&o->user) : wanted;
     const dnnl_status_t s = dnn->dnnl_reorder_primitive_desc_create(&reorder, from, engine, to, engine, attr);
-    dnn->dnnl_primitive_attr_destroy(attr);
+    if (attr != NULL) dnn->dnnl_primitive_attr_destroy(attr);
     if (s != dnnl_success) return failed(s, "reorder");
-    const size_t bytes = scratch_size(reorder);
+    const size_t bytes = o->packed ? 0 : scratch_size(reorder);
     if (bytes > j->scratch_bytes) j->scratch_bytes = bytes;
     const dnnl_status_t made = dnn->dnnl_primitive_create(&o->reorder, reorder);
     dnn->dnnl_primitive_desc_destroy(reorder);
     if (made != dnnl_success) return failed(made, "reorder");
-    j->reorders++;
+    if (!o->packed) j->reorders++;
     return SW_OK;
 }
 
@@ -323,7 +327,7 @@ static void make_args(sw__dnn_job *j)
         o->reorder_args[0] = (dnnl_exec_arg_t){DNNL_ARG_FROM, o->result ? o->prim_mem : o->user_mem};
         o->reorder_args[1] = (dnnl_exec_arg_t){DNNL_ARG_TO, o->result ? o->user_mem : o->prim_mem};
         o->n_reorder_args = 2;
-        if (j->scratch != NULL)
+        if (j->scratch != NULL && !o->packed)
             o->reorder_args[o->n_reorder_args++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, j->scratch};
     }
     if (j->scratch != NULL) j->args[j->n_args++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, j->scratch};
@@ -354,6 +358,7 @@ static sw_status add_operand(sw__dnn_job *j, int arg, const sw__dnn_operand *o, 
     to->arg = arg;
     to->slot = o->slot;
     to->result = result;
+    to->packed = o->format == SW_DNN_PACKED;
     DNN_TRY(describe(&to->user, &o->desc, false, groups), "memory descriptor");
     j->n++;
     return SW_OK;
@@ -365,6 +370,13 @@ static sw_status new_job(sw__dnn *d, sw__dnn_job **out)
     if (*out == NULL) return sw__no_memory(sizeof **out, "a oneDNN job");
     (*out)->dnn = d;
     return SW_OK;
+}
+
+/* What the primitive is offered. */
+static dnnl_status_t offer(const sw__dnn_operand *o, int64_t groups, md *m)
+{
+    const sw__desc *const d = o->format == SW_DNN_GIVEN ? &o->want : &o->desc;
+    return describe(m, d, o->format == SW_DNN_ANY || o->format == SW_DNN_PACKED, groups > 1 ? groups : 0);
 }
 
 /* ---- matmul ------------------------------------------------------------------------------------------------------ */
@@ -392,10 +404,14 @@ static sw_status matmul_make(sw__dnn_job *j, const sw__dnn_operand *a, const sw_
     SW_TRY(matmul_operands(j, a, b, bias, c));
     dnnl_primitive_attr_t attr = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t s = make_attr(&attr);
+    md right;
+    memset(&right, 0, sizeof right);
+    dnnl_status_t s = offer(b, 0, &right);
+    if (s == dnnl_success) s = make_attr(&attr);
     if (s == dnnl_success)
-        s = matmul_pd(&pd, j->dnn->engine, attr, ref(&j->op[0].user), ref(&j->op[1].user),
+        s = matmul_pd(&pd, j->dnn->engine, attr, ref(&j->op[0].user), ref(&right),
                       bias != NULL ? ref(&j->op[3].user) : NULL, ref(&j->op[2].user));
+    md_free(&right);
     if (attr != NULL) dnn->dnnl_primitive_attr_destroy(attr);
     return s == dnnl_success ? finish(j, pd) : failed(s, "matmul");
 }
@@ -432,13 +448,6 @@ static sw_status conv_operands(sw__dnn_job *j, sw__dnn_direction dir, int64_t gr
     SW_TRY(add_operand(j, gw ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, w, gw, groups > 1 ? groups : 0));
     SW_TRY(add_operand(j, fwd ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y, fwd, 0));
     return bias != NULL ? add_operand(j, DNNL_ARG_BIAS, bias, false, 0) : SW_OK;
-}
-
-/* What the primitive is offered. */
-static dnnl_status_t offer(const sw__dnn_operand *o, int64_t groups, md *m)
-{
-    const sw__desc *const d = o->format == SW_DNN_GIVEN ? &o->want : &o->desc;
-    return describe(m, d, o->format == SW_DNN_ANY, groups > 1 ? groups : 0);
 }
 
 static bool named(dnnl_primitive_desc_t pd, const char *start)
@@ -497,7 +506,8 @@ sw_status sw__dnn_conv(sw__dnn *d, sw__dnn_direction direction, const sw__attr *
                        const sw__dnn_operand *x, const sw__dnn_operand *w, const sw__dnn_operand *bias,
                        const sw__dnn_operand *y, sw__dnn_job **out)
 {
-    conv_shape shape = {.narrow = narrow};
+    const bool training = direction != SW_DNN_FORWARD || w->format != SW_DNN_PACKED;
+    conv_shape shape = {.narrow = narrow, .forward = training ? dnnl_forward_training : dnnl_forward_inference};
     shape_of(attr, direction, &shape);
     sw__dnn_job *j;
     SW_TRY(new_job(d, &j));
@@ -523,6 +533,10 @@ static sw_status set_handles(sw__dnn_job *j, void *const *ptr, char *workspace)
 {
     for (int i = 0; i < j->n; i++) {
         operand *const o = &j->op[i];
+        if (o->packed && o->prim_mem != NULL) {
+            DNN_TRY(dnn->dnnl_memory_set_data_handle(o->prim_mem, ptr[o->slot]), "data handle");
+            continue;
+        }
         DNN_TRY(dnn->dnnl_memory_set_data_handle(o->user_mem, ptr[o->slot]), "data handle");
         if (o->prim_mem != NULL)
             DNN_TRY(dnn->dnnl_memory_set_data_handle(o->prim_mem, workspace + o->offset), "data handle");
@@ -538,7 +552,7 @@ sw_status sw__dnn_run(sw__dnn_job *j, void *const *ptr, void *workspace)
     SW_TRY(set_handles(j, ptr, workspace));
     for (int i = 0; i < j->n; i++) {
         const operand *const o = &j->op[i];
-        if (o->reorder != NULL && !o->result)
+        if (o->reorder != NULL && !o->result && !o->packed)
             DNN_TRY(dnn->dnnl_primitive_execute(o->reorder, stream, o->n_reorder_args, o->reorder_args), "reorder");
     }
     DNN_TRY(dnn->dnnl_primitive_execute(j->prim, stream, j->n_args, j->args), "execution");
@@ -548,6 +562,30 @@ sw_status sw__dnn_run(sw__dnn_job *j, void *const *ptr, void *workspace)
             DNN_TRY(dnn->dnnl_primitive_execute(o->reorder, stream, o->n_reorder_args, o->reorder_args), "reorder");
     }
     DNN_TRY(dnn->dnnl_stream_wait(stream), "stream");
+    return SW_OK;
+}
+
+static operand *find_packed(const sw__dnn_job *j, int slot)
+{
+    for (int i = 0; i < j->n; i++)
+        if (j->op[i].slot == slot && j->op[i].packed_bytes > 0) return (operand *)&j->op[i];
+    return NULL;
+}
+
+size_t sw__dnn_packed(const sw__dnn_job *j, int slot)
+{
+    const operand *const o = find_packed(j, slot);
+    return o != NULL ? o->packed_bytes : 0;
+}
+
+sw_status sw__dnn_pack(sw__dnn_job *j, int slot, void *from, void *to)
+{
+    operand *const o = find_packed(j, slot);
+    if (o == NULL) return sw__fail(SW_ERR_ARGUMENT, "oneDNN: operand %d is not packed", slot);
+    DNN_TRY(dnn->dnnl_memory_set_data_handle(o->user_mem, from), "data handle");
+    DNN_TRY(dnn->dnnl_memory_set_data_handle(o->prim_mem, to), "data handle");
+    DNN_TRY(dnn->dnnl_primitive_execute(o->reorder, j->dnn->stream, o->n_reorder_args, o->reorder_args), "packing");
+    DNN_TRY(dnn->dnnl_stream_wait(j->dnn->stream), "stream");
     return SW_OK;
 }
 

@@ -20,7 +20,12 @@ sw_status sw__dnn_version(char *buf, size_t size); /* "2.6.3", of the library th
 /* An operand of f32 or bf16 (all of a job are of one type): as it lies in memory (desc), which of the pointers given to sw__dnn_run is its (slot), and how the
  * primitive takes it: as it lies, in the strides of `want`, or in whatever format it likes best. Where that differs
  * from desc, each run pays for a reorder. */
-typedef enum sw__dnn_format { SW_DNN_AS_IT_LIES, SW_DNN_GIVEN, SW_DNN_ANY } sw__dnn_format;
+typedef enum sw__dnn_format {
+    SW_DNN_AS_IT_LIES,
+    SW_DNN_GIVEN,
+    SW_DNN_ANY,
+    SW_DNN_PACKED /* ANY, but runs are given it in that format already, by sw__dnn_pack: an input only */
+} sw__dnn_format;
 typedef struct sw__dnn_operand {
     sw__desc desc, want;
     int slot;
@@ -44,6 +49,9 @@ sw_status sw__dnn_conv(sw__dnn *d, sw__dnn_direction direction, const sw__attr *
 size_t sw__dnn_workspace(const sw__dnn_job *j); /* bytes, 64-byte aligned */
 /* ptr[slot] of each operand. Threads: those of omp_get_max_threads(), the same as when the job was made. */
 sw_status sw__dnn_run(sw__dnn_job *j, void *const *ptr, void *workspace);
+/* Of a PACKED operand: its bytes in the primitive's format, 0 if that is how it lies; and from the one to the other. */
+size_t sw__dnn_packed(const sw__dnn_job *j, int slot);
+sw_status sw__dnn_pack(sw__dnn_job *j, int slot, void *from, void *to);
 const char *sw__dnn_note(const sw__dnn_job *j); /* "brgemm:avx512_core, 1 reorder" */
 void sw__dnn_free(sw__dnn_job *j);
 

@@ -1,6 +1,7 @@
 /* op_conv.c: CONV (x, w, bias -> y, relu), CONV_GRAD_X (dy, w -> dx), CONV_GRAD_W (x, dy -> dw): plans.
- * 3x3 with stride 1 in Winograd's form (wino.h). Else oneDNN with images as they lie where it likes that (channels last),
- * or reordered; weights lie as in the model file (O, C, spatial) and are reordered in each run. Loops for the rest. */
+ * 3x3 with stride 1 in Winograd's form (wino.h). Else oneDNN with images as they lie where it likes that (channels
+ * last), or reordered; weights lie as in the model file (O, C, spatial) and are reordered in each run, or packed once
+ * where they stay as they are. Loops for the rest. */
 #include "backend/cpu/conv.h"
 #include "backend/cpu/wino.h"
 
@@ -10,8 +11,12 @@ typedef struct conv {
     sw__conv c;
     int x, w, bias, y;   /* indices of the tensors among inputs and outputs; bias -1: none */
     sw__dnn_job *job;
+    bool columns;        /* job is a matrix product: conv_columns.c */
     sw__wino wino;
 } conv;
+
+/* The operands of a product of columns, by slot. */
+enum { COLUMNS, WEIGHTS, BIAS, RESULT };
 
 /* ---- what is to be computed -------------------------------------------------------------------------------------- */
 
@@ -111,7 +116,8 @@ static sw_status plan_dnn(sw__cpu_plan *p, conv *s)
     const sw__conv *const c = &s->c;
     sw__cpu_plan_threads(p, work_of(c));
     const sw__dnn_operand x = image(&p->desc[s->x], s->x), y = image(&p->desc[s->y], s->y);
-    const sw__dnn_operand w = {.desc = p->desc[s->w], .slot = s->w, .format = SW_DNN_ANY};
+    const bool packed = c->direction == SW_DNN_FORWARD && sw__cpu_fixed(p, s->w);
+    const sw__dnn_operand w = {.desc = p->desc[s->w], .slot = s->w, .format = packed ? SW_DNN_PACKED : SW_DNN_ANY};
     sw__dnn_operand bias = {.slot = 2};
     if (s->bias >= 0) {
         bias.desc = p->desc[s->bias];
@@ -124,22 +130,106 @@ static sw_status plan_dnn(sw__cpu_plan *p, conv *s)
     return SW_OK;
 }
 
+static void relu(const sw__cpu_plan *p, const conv *s, void *const *ptr)
+{
+    if (s->c.relu && p->desc[s->y].dtype == SW_BF16) sw__cpu_relu_bf16(ptr[s->y], &p->desc[s->y], p->cpu->threads);
+    else if (s->c.relu) sw__cpu_relu(p->cpu->simd, ptr[s->y], &p->desc[s->y], p->cpu->threads);
+}
+
 static sw_status exec_dnn(sw__cpu_plan *p, void *const *ptr)
 {
     const conv *const s = p->state;
     SW_TRY(sw__dnn_run(s->job, ptr, ptr[p->d.n_in + 1]));
-    if (s->c.relu && p->desc[s->y].dtype == SW_BF16) sw__cpu_relu_bf16(ptr[s->y], &p->desc[s->y], p->cpu->threads);
-    else if (s->c.relu) sw__cpu_relu(p->cpu->simd, ptr[s->y], &p->desc[s->y], p->cpu->threads);
+    relu(p, s, ptr);
     return SW_OK;
+}
+
+/* ---- few pixels -------------------------------------------------------------------------------------------------- */
+
+/* Weights that are packed once, many of them to a pixel: what counts is how fast they are read. */
+static bool columns_win(const sw__cpu_plan *p, const conv *s)
+{
+    const sw__conv *const c = &s->c;
+    return c->direction == SW_DNN_FORWARD && p->desc[s->x].dtype == SW_F32 && sw__cpu_fixed(p, s->w) && c->groups == 1 &&
+           c->y[2] <= 4 && c->c >= 64 && c->o >= 64 && sw__conv_columns_rows(c) <= 64 && channels_last(&p->desc[s->x]) &&
+           channels_last(&p->desc[s->y]);
+}
+
+static sw__dnn_operand matrix(int slot, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride)
+{
+    return (sw__dnn_operand){.slot = slot,
+                             .desc = {.dtype = SW_F32, .rank = 2, .dim = {rows, cols}, .stride = {row_stride, col_stride}}};
+}
+
+static sw_status exec_columns(sw__cpu_plan *p, void *const *ptr)
+{
+    const conv *const s = p->state;
+    char *const work = ptr[p->d.n_in + 1];
+    void *const operands[] = {[COLUMNS] = work + sw__dnn_workspace(s->job), [WEIGHTS] = ptr[s->w],
+                              [BIAS] = s->bias >= 0 ? ptr[s->bias] : NULL, [RESULT] = ptr[s->y]};
+    sw__conv_columns(&s->c, ptr[s->x], operands[COLUMNS]);
+    SW_TRY(sw__dnn_run(s->job, operands, work));
+    relu(p, s, ptr);
+    return SW_OK;
+}
+
+static sw_status plan_columns(sw__cpu_plan *p, conv *s)
+{
+    const int64_t m = sw__conv_columns_rows(&s->c), k = sw__conv_columns_width(&s->c), n = s->c.o;
+    sw__cpu_plan_threads(p, (double)m * (double)k * (double)n);
+    const sw__dnn_operand a = matrix(COLUMNS, m, k, k, 1), y = matrix(RESULT, m, n, n, 1);
+    sw__dnn_operand w = matrix(WEIGHTS, k, n, 1, k), bias = {.slot = BIAS};
+    w.format = SW_DNN_PACKED;
+    if (s->bias >= 0) {
+        bias.desc = p->desc[s->bias];
+        bias.desc.stride[0] = 1;
+    }
+    SW_TRY(sw__dnn_matmul(p->cpu->dnn, &a, &w, s->bias >= 0 ? &bias : NULL, &y, &s->job));
+    if (sw__dnn_packed(s->job, WEIGHTS) == 0) { /* it would read them as they lie, which is not in this order */
+        sw__dnn_free(s->job);
+        s->job = NULL;
+        return SW_ERR_UNSUPPORTED;
+    }
+    s->columns = true;
+    p->exec = exec_columns;
+    p->workspace = sw__dnn_workspace(s->job) + sw__cpu_align((size_t)(m * k) * sizeof(float));
+    snprintf(p->note, sizeof p->note, "columns, %s", sw__dnn_note(s->job));
+    return SW_OK;
+}
+
+/* ---- packed weights ---------------------------------------------------------------------------------------------- */
+
+static size_t packs(const sw__cpu_plan *p, int input)
+{
+    const conv *const s = p->state;
+    if (s->job == NULL || input != s->w) return 0;
+    return sw__dnn_packed(s->job, s->columns ? WEIGHTS : input);
+}
+
+static sw_status pack(sw__cpu_plan *p, int input, void *from, void *to)
+{
+    const conv *const s = p->state;
+    if (!s->columns) return sw__dnn_pack(s->job, input, from, to);
+    const size_t bytes = (size_t)(sw__conv_columns_width(&s->c) * s->c.o) * sizeof(float);
+    float *const rows = sw__malloc(bytes);
+    if (rows == NULL) return sw__no_memory(bytes, "the weights of a convolution in another order");
+    const sw__desc *const w = &p->desc[s->w];
+    const sw__desc last = sw__cpu_channels_last(SW_F32, w->rank, w->dim);
+    sw__cpu_copy(p->cpu, rows, &last, from, w);
+    const sw_status st = sw__dnn_pack(s->job, WEIGHTS, rows, to);
+    sw__free(rows);
+    return st;
 }
 
 /* ---- Winograd ---------------------------------------------------------------------------------------------------- */
 
-/* Weights as they lie in the model's file. */
+/* Weights as they lie in the model's file. bf16 too, unless the machine has AMX: it is computed in f32, which with a
+ * quarter of the multiplications beats AVX-512's bf16. */
 static bool wino_can(const sw__cpu_plan *p, const conv *s)
 {
     return p->attr.conv.nd == 2 && channels_last(&p->desc[s->x]) && channels_last(&p->desc[s->y]) &&
-           dense(&p->desc[s->w]) && sw__wino_can(&s->c);
+           dense(&p->desc[s->w]) && sw__wino_can(&s->c) &&
+           (p->desc[s->x].dtype == SW_F32 || (p->desc[s->x].dtype == SW_BF16 && !sw__amx_bf16()));
 }
 
 static sw_status exec_wino(sw__cpu_plan *p, void *const *ptr)
@@ -152,7 +242,7 @@ static sw_status exec_wino(sw__cpu_plan *p, void *const *ptr)
 static void plan_wino(sw__cpu_plan *p, conv *s)
 {
     sw__cpu_plan_threads(p, work_of(&s->c));
-    sw__wino_plan(&s->wino, &s->c, p->cpu->simd, p->threads);
+    sw__wino_plan(&s->wino, &s->c, p->desc[s->x].dtype == SW_BF16, p->cpu->simd, p->threads);
     p->exec = exec_wino;
     p->workspace = s->wino.bytes;
     snprintf(p->note, sizeof p->note, "winograd:%s, 0 reorders", sw__simd_name(p->cpu->simd));
@@ -196,16 +286,22 @@ sw_status sw__cpu_conv_plan(sw__cpu_plan *p)
     if (s == NULL) return sw__no_memory(sizeof *s, "a planned convolution");
     p->state = s;
     p->drop = drop;
+    p->packs = packs;
+    p->pack = pack;
     describe(p, s);
-    if (t == SW_BF16 && dnn_can(p, s)) {
+    if (dnn_can(p, s) && wino_can(p, s)) {
+        plan_wino(p, s);
+        return SW_OK;
+    }
+    if (t == SW_BF16 && p->cpu->simd == SW_SIMD_AVX512 && dnn_can(p, s)) {
         p->exec = exec_dnn;
         return plan_dnn(p, s);
     }
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
-    if (t == SW_F32 && dnn_can(p, s) && wino_can(p, s)) {
-        plan_wino(p, s);
-        return SW_OK;
+    if (dnn_can(p, s) && columns_win(p, s)) {
+        const sw_status st = plan_columns(p, s);
+        if (st != SW_ERR_UNSUPPORTED) return st;
     }
     if (dnn_can(p, s)) {
         p->exec = exec_dnn;

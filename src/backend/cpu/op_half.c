@@ -97,6 +97,7 @@ static void widen(sw__cpu_plan *p, half *s)
     q->state = NULL;
     q->drop = NULL;
     q->workspace = 0;
+    q->d.fixed = 0; /* what is widened in each run is not the same memory */
     q->d.in = q->desc;
     q->d.out = q->desc + q->d.n_in;
     q->d.attr = &q->attr;

@@ -3,7 +3,11 @@
  * contributions in order of the index, whatever the number of threads. */
 #include "backend/cpu/columns.h"
 
+#include "backend/cpu/simd.h"
+
 #include <stdio.h>
+
+SW__SIMD_DECLARE(void, sw__add_row, (float *to, const float *from, int64_t n)); /* index_simd.c */
 
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
 
@@ -139,9 +143,7 @@ static void add_rows(const sw__cpu_plan *p, void *const *ptr, int64_t r0, int64_
         if (r < r0 || r >= r1) continue;
         const int64_t to = r * dw->stride[0], from = place(&rows, e);
         if (t == SW_F32 && ss == 1 && os == 1) {
-            float *const w = (float *)ptr[2] + to;
-            const float *const v = (const float *)ptr[1] + from;
-            for (int64_t c = c0; c < c1; c++) w[c] += v[c];
+            SW__SIMD_PICK(p->cpu->simd, sw__add_row)((float *)ptr[2] + to + c0, (const float *)ptr[1] + from + c0, c1 - c0);
             continue;
         }
         for (int64_t c = c0; c < c1; c++) combine(SW_OP_SCATTER_ADD, t, ptr[2], to + c * os, ptr[1], from + c * ss);

@@ -1,8 +1,10 @@
 /* op_matmul.c: MATMUL and DOT: [B…, M, K] x [B…, K, N] -> [B…, M, N], optional bias and relu.
- * Planned once: batch axes are merged, or folded into M where all share one right side; then oneDNN, or the own product
- * where it was measured to be faster (docs/decisions/020-cpu-backend.md), or plain loops for f64 and odd strides. */
+ * Planned once: batch axes are merged, or folded into M where all share one right side; then own loops for a
+ * single row (gemv.h), oneDNN, or the own product where it was measured to be faster (docs/decisions/020-cpu-backend.md), or
+ * plain loops for f64 and odd strides. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
+#include "backend/cpu/gemv.h"
 
 #include <stdio.h>
 
@@ -76,12 +78,32 @@ static bool dnn_can(const sw__gemm *g)
            (!g->bias || g->bias_stride == 1 || g->n == 1);
 }
 
+/* The right side is one matrix that all rows share. */
+static bool whole(const sw__gemm *g)
+{
+    for (int i = 0; i < g->rank; i++)
+        if (g->batch[i] != 1) return false;
+    return true;
+}
+
+static size_t packs(const sw__cpu_plan *p, int input)
+{
+    const matmul *const s = p->state;
+    return s->job != NULL ? sw__dnn_packed(s->job, input) : 0;
+}
+
+static sw_status pack(sw__cpu_plan *p, int input, void *from, void *to)
+{
+    return sw__dnn_pack(((matmul *)p->state)->job, input, from, to);
+}
+
 static sw_status plan_dnn(sw__cpu_plan *p, matmul *s)
 {
     const sw__gemm *const g = &s->g;
     const sw__dnn_operand a = operand(g, p->d.out[0].dtype, 0, g->as, g->m, g->k, g->am, g->ak);
-    const sw__dnn_operand b = operand(g, p->d.out[0].dtype, 1, g->bs, g->k, g->n, g->bk, g->bn);
+    sw__dnn_operand b = operand(g, p->d.out[0].dtype, 1, g->bs, g->k, g->n, g->bk, g->bn);
     const sw__dnn_operand c = operand(g, p->d.out[0].dtype, p->d.n_in, g->cs, g->m, g->n, g->cm, g->cn);
+    if (sw__cpu_fixed(p, 1) && whole(g)) b.format = SW_DNN_PACKED;
     sw__dnn_operand bias = {.slot = 2};
     if (g->bias) bias.desc = p->d.in[2];
     SW_TRY(sw__dnn_matmul(p->cpu->dnn, &a, &b, g->bias ? &bias : NULL, &c, &s->job));
@@ -117,6 +139,31 @@ static sw_status exec_own(sw__cpu_plan *p, void *const *ptr)
     return SW_OK;
 }
 
+/* One row, and a matrix of which rows or columns lie side by side. */
+static bool one_row(const sw__gemm *g)
+{
+    const bool rows = g->bk == 1 && g->bn >= g->k, columns = g->bn == 1 && g->bk >= g->n;
+    return g->m == 1 && whole(g) && (g->ak == 1 || g->k == 1) && (g->cn == 1 || g->n == 1) && (rows || columns) &&
+           (!g->bias || g->bias_stride == 1 || g->n == 1);
+}
+
+static sw_status exec_row(sw__cpu_plan *p, void *const *ptr)
+{
+    const sw__gemm *const g = &((const matmul *)p->state)->g;
+    const int n_in = p->d.n_in, threads = p->threads;
+    const bool rows = g->bk == 1 && g->bn >= g->k;
+    const sw__gemv v = {.x = ptr[0], .w = ptr[1], .bias = n_in > 2 ? ptr[2] : NULL, .y = ptr[n_in], .k = g->k,
+                        .ld = rows ? g->bn : g->bk, .relu = g->relu};
+    const int64_t parts = (g->n + 63) / 64;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
+    for (int t = 0; t < threads; t++) {
+        const int64_t n0 = parts * t / threads * 64, n1 = SW_MIN(parts * (t + 1) / threads * 64, g->n);
+        if (rows) SW__SIMD_PICK(p->cpu->simd, sw__gemv_rows)(&v, n0, n1);
+        else SW__SIMD_PICK(p->cpu->simd, sw__gemv_columns)(&v, n0, n1);
+    }
+    return SW_OK;
+}
+
 static sw_status exec_loops(sw__cpu_plan *p, void *const *ptr)
 {
     const matmul *const s = p->state;
@@ -131,9 +178,11 @@ static void drop(void *state)
     sw__free(state);
 }
 
+/* Multiplications; of few rows what counts is reading the matrix, an element in the time of six of them. */
 static double work_of(const sw__gemm *g)
 {
-    double work = (double)g->m * (double)g->n * (double)g->k;
+    const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
+    double work = SW_MAX(m * n * k, 6 * n * k);
     for (int i = 0; i < g->rank; i++) work *= (double)g->batch[i];
     return work;
 }
@@ -153,13 +202,15 @@ sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
     if (s == NULL) return sw__no_memory(sizeof *s, "a planned matmul");
     p->state = s;
     p->drop = drop;
+    p->packs = packs;
+    p->pack = pack;
     describe(&p->d, &s->g);
     if (sw__desc_elements(&p->d.out[0]) == 0) {
         p->exec = exec_nothing;
         snprintf(p->note, sizeof p->note, "empty");
         return SW_OK;
     }
-    if (t == SW_BF16 && s->g.k > 0 && dnn_can(&s->g) && (!s->g.relu || sw__cpu_packed(&p->d.out[0]))) {
+    if (t == SW_BF16 && p->cpu->simd == SW_SIMD_AVX512 && s->g.k > 0 && dnn_can(&s->g) && (!s->g.relu || sw__cpu_packed(&p->d.out[0]))) {
         sw__cpu_plan_threads(p, work_of(&s->g));
         p->exec = exec_dnn;
         return plan_dnn(p, s);
@@ -167,6 +218,11 @@ sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
     if (t != SW_F32 && t != SW_F64)
         return sw__fail(SW_ERR_UNSUPPORTED, "there is no arithmetic in %s; cast to f32", sw_dtype_name(t));
     sw__cpu_plan_threads(p, work_of(&s->g));
+    if (t == SW_F32 && one_row(&s->g)) {
+        p->exec = exec_row;
+        snprintf(p->note, sizeof p->note, "row:%s", sw__simd_name(p->cpu->simd));
+        return SW_OK;
+    }
     if (t == SW_F32 && s->g.k > 0 && dnn_can(&s->g) && !own_wins(p->cpu, &s->g)) {
         p->exec = exec_dnn;
         const sw_status st = plan_dnn(p, s);

@@ -125,36 +125,69 @@ static void matrices(sw__recurrent_plan *s)
     }
 }
 
-static void reserve_packed(sw__cpu_plan *p, sw__step_matrix *m, sw__simd level)
+/* In which type an op is computed. */
+typedef enum arithmetic { IN_F32, IN_F64, IN_BF16 } arithmetic;
+
+static void reserve_packed(sw__cpu_plan *p, sw__step_matrix *m, arithmetic in)
 {
-    if (m->in < 0) return;
+    const sw__simd level = p->cpu->simd;
+    if (m->in < 0 || in == IN_F64) return;
+    size_t bytes = (size_t)(panels_of(m, level) * width_of(level) * m->k) * sizeof(float);
+#if defined(__x86_64__)
+    if (in == IN_BF16) bytes = sw__cpu_recurrent_bf16_packed(m);
+#endif
     m->packed_at = p->workspace;
-    p->workspace += sw__cpu_align((size_t)(panels_of(m, level) * width_of(level) * m->k) * sizeof(float));
+    p->workspace += sw__cpu_align(bytes);
+}
+
+/* Of each thread; cut by run_part (recurrent_run.h). */
+static void reserve_room(sw__cpu_plan *p, sw__recurrent_plan *s, arithmetic in)
+{
+    const sw__recurrent *const r = &s->r;
+    const int64_t most = (r->batch + s->threads - 1) / s->threads;
+    int64_t elements = most * (s->pitch + (r->proj >= 0 ? r->hidden + r->state : 0));
+#if defined(__x86_64__)
+    if (in == IN_BF16) elements += sw__cpu_recurrent_bf16_room(s, most);
+#endif
+    s->room_at = p->workspace;
+    s->room = sw__cpu_align((size_t)elements * (in == IN_F64 ? sizeof(double) : sizeof(float)));
+    p->workspace += s->room * (size_t)s->threads;
+}
+
+static sw_status exec_of(arithmetic in, sw__cpu_plan *p)
+{
+    p->exec = in == IN_F64 ? sw__cpu_recurrent_f64 : exec_f32;
+    if (in != IN_BF16) return SW_OK;
+#if defined(__x86_64__)
+    p->exec = sw__cpu_recurrent_bf16;
+    if (p->cpu->bf16) return SW_OK;
+#endif
+    return sw__fail(SW_ERR_UNSUPPORTED, "there are no dot products in bf16");
 }
 
 sw_status sw__cpu_recurrent_plan(sw__cpu_plan *p)
 {
+    static const char *const how[] = {[IN_F32] = "tiles", [IN_F64] = "loops", [IN_BF16] = "bf16 tiles"};
+    const sw_dtype t = (sw_dtype)p->d.out[0].dtype;
+    const arithmetic in = t == SW_F64 ? IN_F64 : t == SW_BF16 ? IN_BF16 : IN_F32;
+    SW_TRY(exec_of(in, p));
+    if (sw__cpu_units_can(p)) return sw__cpu_units_plan(p);
     sw__recurrent_plan *const s = sw__calloc(1, sizeof *s);
     if (s == NULL) return sw__no_memory(sizeof *s, "a planned op");
     p->state = s;
     s->r = sw__recurrent_of(p->d.op, &p->attr, p->d.out[0].dim);
     s->level = p->cpu->simd;
     const sw__recurrent *const r = &s->r;
-    const bool f64 = p->d.out[0].dtype == SW_F64;
     const double work = (double)r->batch * (double)r->steps * (double)r->rows * (double)(r->state + 16);
     sw__cpu_plan_threads(p, work);
     s->threads = SW_MAX(1, SW_MIN(p->threads, r->batch));
     matrices(s);
-    if (!f64) reserve_packed(p, &s->gates, s->level);
-    if (!f64) reserve_packed(p, &s->proj, s->level);
+    reserve_packed(p, &s->gates, in);
+    reserve_packed(p, &s->proj, in);
     /* a multiple of the first cache's size would put all rows into the same few lines of it */
     s->pitch = (r->rows + 15) / 16 * 16 + 16;
-    const int64_t most = (r->batch + s->threads - 1) / s->threads;
-    const int64_t elements = most * (s->pitch + (r->proj >= 0 ? r->hidden + r->state : 0));
-    s->room_at = p->workspace;
-    s->room = sw__cpu_align((size_t)elements * (f64 ? sizeof(double) : sizeof(float)));
-    p->workspace += s->room * (size_t)s->threads;
-    p->exec = f64 ? sw__cpu_recurrent_f64 : exec_f32;
-    snprintf(p->note, sizeof p->note, "%s, %lld threads", f64 ? "loops" : "tiles", (long long)s->threads);
+    s->row = (SW_MAX(SW_MAX(r->rows, r->n_saved * r->hidden), r->state) + 15) / 16 * 16;
+    reserve_room(p, s, in);
+    snprintf(p->note, sizeof p->note, "%s, %lld threads", how[in], (long long)s->threads);
     return SW_OK;
 }

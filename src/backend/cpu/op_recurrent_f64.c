@@ -4,9 +4,15 @@
 
 #include <math.h>
 
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
 #define REAL double
-#define EXP exp
+#define SIGMOID sigmoid
 #define TANH tanh
+#define BOTH(a, b, s, t) (void)(*(s) = sigmoid(a), *(t) = tanh(b))
 #define FORWARD cell_forward
 #define BACKWARD cell_backward
 static void FORWARD SW__CELL_FORWARD(double);

@@ -100,13 +100,22 @@ static void divide(const sw__pool *p, int64_t d, int64_t h, float *y)
     }
 }
 
+/* No window reaches over an edge: all are divided by the same. */
+static bool all_whole(const sw__pool *p)
+{
+    bool whole = true;
+    for (int i = 0; i < 3; i++)
+        whole &= p->pad[i] == 0 && (p->y[i] - 1) * p->stride[i] + p->kernel[i] <= p->x[i];
+    return whole;
+}
+
 void SW__SIMD_NAME(sw__pool_row)(const sw__pool *p, const float *x, float *y, int64_t row, float *line)
 {
     const int64_t d = row / p->y[1], h = row % p->y[1], width = p->y[2] * p->c;
     if (p->c == 1) along_single(p, rows(p, x, d, h, line), y + row * width);
     else along_row(p, rows(p, x, d, h, line), y + row * width);
     if (p->max) return;
-    if (!p->include_pad) {
+    if (!p->include_pad && !all_whole(p)) {
         divide(p, d, h, y + row * width);
         return;
     }

@@ -25,7 +25,7 @@ SW__SIMD_DECLARE(void, sw__cell_backward, SW__CELL_BACKWARD(float));
 typedef struct sw__step_matrix {
     int in;            /* which operand; -1: there is none */
     int64_t k, n, wk, wn;
-    size_t packed_at;  /* f32: in the workspace, in the order in which tiles read */
+    size_t packed_at;  /* f32, bf16: in the workspace, in the order in which tiles read */
 } sw__step_matrix;
 
 /* What is planned. Samples are dealt out to threads, each of which walks all steps of its own by itself. */
@@ -33,11 +33,20 @@ typedef struct sw__recurrent_plan {
     sw__recurrent r;
     sw__step_matrix gates, proj; /* of the state (backward: of the gates' gradient), and of what is projected */
     int64_t threads, pitch;      /* pitch: from one row of the gates to the next in a thread's room */
+    int64_t row;                 /* bf16: the longest row of a tensor, in floats of that room */
     size_t room_at, room;        /* a thread's, in the workspace */
     sw__simd level;
 } sw__recurrent_plan;
 
+/* op_recurrent_units.c: for few samples */
+bool sw__cpu_units_can(const sw__cpu_plan *p);
+sw_status sw__cpu_units_plan(sw__cpu_plan *p);
 sw_status sw__cpu_recurrent_f64(sw__cpu_plan *p, void *const *ptr);
+/* op_recurrent_bf16.c, which only machines with AVX512_BF16 have: bytes of a packed matrix, floats of room beside the
+ * shared ones, exec */
+size_t sw__cpu_recurrent_bf16_packed(const sw__step_matrix *m);
+int64_t sw__cpu_recurrent_bf16_room(const sw__recurrent_plan *s, int64_t samples);
+sw_status sw__cpu_recurrent_bf16(sw__cpu_plan *p, void *const *ptr);
 /* lengths[b]: T without lengths */
 int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b);
 sw_status sw__cpu_check_steps(const sw__cpu_plan *p, void *const *ptr); /* all lengths, before a run */

@@ -1,20 +1,18 @@
-/* recurrent_rows.h: see recurrent.h: a step of a sample, for REAL with the functions EXP and TANH; defines FORWARD and
- * BACKWARD. Loops without branches, so that they vectorise. Included by recurrent_simd.c and op_recurrent_f64.c. */
-
-static inline REAL sigmoid_(REAL x)
-{
-    return 1 / (1 + EXP(-x));
-}
+/* recurrent_rows.h: see recurrent.h: a step of a sample, for REAL with the functions SIGMOID, TANH and BOTH(a, b, s, t):
+ * *s = sigmoid(a), *t = tanh(b); defines FORWARD and BACKWARD. Loops without branches, so that they vectorise. Included
+ * by recurrent_simd.c and op_recurrent_f64.c. */
 
 static void lstm_forward(int64_t H, const REAL *restrict x, const REAL *restrict hh, REAL *restrict c,
                          REAL *restrict h, REAL *restrict saved)
 {
     for (int64_t j = 0; j < H; j++) {
-        const REAL i = sigmoid_(x[j] + hh[j]), f = sigmoid_(x[H + j] + hh[H + j]);
-        const REAL g = TANH(x[2 * H + j] + hh[2 * H + j]), o = sigmoid_(x[3 * H + j] + hh[3 * H + j]);
+        const REAL f = SIGMOID(x[H + j] + hh[H + j]);
+        REAL i, g, o, t;
+        BOTH(x[j] + hh[j], x[2 * H + j] + hh[2 * H + j], &i, &g);
         const REAL now = f * c[j] + i * g;
+        BOTH(x[3 * H + j] + hh[3 * H + j], now, &o, &t);
         c[j] = now;
-        h[j] = o * TANH(now);
+        h[j] = o * t;
         saved[j] = i;
         saved[H + j] = f;
         saved[2 * H + j] = g;
@@ -27,7 +25,7 @@ static void gru_forward(int64_t H, const REAL *restrict x, const REAL *restrict 
                         REAL *restrict saved)
 {
     for (int64_t j = 0; j < H; j++) {
-        const REAL r = sigmoid_(x[j] + hh[j]), z = sigmoid_(x[H + j] + hh[H + j]), hn = hh[2 * H + j];
+        const REAL r = SIGMOID(x[j] + hh[j]), z = SIGMOID(x[H + j] + hh[H + j]), hn = hh[2 * H + j];
         const REAL n = TANH(x[2 * H + j] + r * hn);
         h[j] = n + z * (h[j] - n);
         saved[j] = r;

@@ -90,7 +90,9 @@ static void inside(int64_t start, int64_t size, int64_t limit, int *lo, int *hi)
     *hi = (int)SW_MAX(0, SW_MIN(size, limit - start));
 }
 
-typedef struct bounds { int i0, i1, j0, j1; } bounds;
+typedef struct bounds {
+    int i0, i1, j0, j1;
+} bounds;
 
 static bounds bounds_of(const sw__wino_tile *t, int64_t size)
 {
@@ -100,45 +102,92 @@ static bounds bounds_of(const sw__wino_tile *t, int64_t size)
     return b;
 }
 
-/* size x size pixels at p to 36 points. WHOLE: all of them lie in the image. */
-INLINE void to_points(const sw__wino_tile *t, const float *p, const bounds b, const bool WHOLE, const int size,
-                      float *to, int64_t step)
+INLINE vf load(const sw__wino_tile *t, int64_t at, const bool HALF)
+{
+    return HALF ? v_load_bf16((const uint16_t *)t->image + at) : v_load((const float *)t->image + at);
+}
+
+INLINE void store(const sw__wino_tile *t, int64_t at, vf v, const bool HALF)
+{
+    if (HALF)
+        v_store_bf16((uint16_t *)t->image + at, v);
+    else
+        v_store((float *)t->image + at, v);
+}
+
+/* size x size pixels, the first of them `at`, to 36 points. WHOLE: all of them lie in the image. */
+INLINE void to_points(const sw__wino_tile *t, int64_t at, const bounds b, const bool WHOLE, const bool HALF,
+                      const int size, float *to, int64_t step)
 {
     vf half[6][6];
     for (int j = 0; j < size; j++) {
         vf d[6], v[6];
-        UNROLL for (int i = 0; i < size; i++)
-            d[i] = WHOLE || (i >= b.i0 && i < b.i1 && j >= b.j0 && j < b.j1) ? v_load(p + i * t->row + j * t->pixel) : v_set(0);
-        if (size == 6) source_1(d, v);
-        else spread_1(d, v);
+        UNROLL for (int i = 0; i < size; i++) d[i] = WHOLE || (i >= b.i0 && i < b.i1 && j >= b.j0 && j < b.j1)
+                                                         ? load(t, at + i * t->row + j * t->pixel, HALF)
+                                                         : v_set(0);
+        if (size == 6)
+            source_1(d, v);
+        else
+            spread_1(d, v);
         UNROLL for (int i = 0; i < 6; i++) half[i][j] = v[i];
     }
     for (int i = 0; i < 6; i++) {
         vf v[6];
-        if (size == 6) source_1(half[i], v);
-        else spread_1(half[i], v);
+        if (size == 6)
+            source_1(half[i], v);
+        else
+            spread_1(half[i], v);
         UNROLL for (int j = 0; j < 6; j++) v_store(to + (i * 6 + j) * step, v[j]);
     }
 }
 
-INLINE void all_to_points(const sw__wino_tile *t, int64_t count, const int size, float *to, int64_t step)
+INLINE void all_to_points(const sw__wino_tile *t, int64_t count, const int size, const bool HALF, float *to,
+                          int64_t step)
 {
     const bounds b = bounds_of(t, size);
-    const float *const p = t->image + t->y * t->row + t->x * t->pixel;
+    const int64_t at = t->y * t->row + t->x * t->pixel;
     if (b.i1 - b.i0 == size && b.j1 - b.j0 == size)
-        for (int64_t c = 0; c < count; c += VL) to_points(t, p + c, b, true, size, to + c, step);
+        for (int64_t c = 0; c < count; c += VL) to_points(t, at + c, b, true, HALF, size, to + c, step);
     else
-        for (int64_t c = 0; c < count; c += VL) to_points(t, p + c, b, false, size, to + c, step);
+        for (int64_t c = 0; c < count; c += VL) to_points(t, at + c, b, false, HALF, size, to + c, step);
 }
 
 void SW__SIMD_NAME(sw__wino_source)(const sw__wino_tile *t, int64_t count, float *to, int64_t step)
 {
-    all_to_points(t, count, SW_WINO_IN, to, step);
+    if (t->half)
+        all_to_points(t, count, SW_WINO_IN, true, to, step);
+    else
+        all_to_points(t, count, SW_WINO_IN, false, to, step);
 }
 
 void SW__SIMD_NAME(sw__wino_spread)(const sw__wino_tile *t, int64_t count, float *to, int64_t step)
 {
-    all_to_points(t, count, SW_WINO_OUT, to, step);
+    if (t->half)
+        all_to_points(t, count, SW_WINO_OUT, true, to, step);
+    else
+        all_to_points(t, count, SW_WINO_OUT, false, to, step);
+}
+
+INLINE void from_points(const sw__wino_tile *t, int64_t at, const bounds b, const float *from, int64_t step, vf bias,
+                        bool relu, const bool HALF)
+{
+    vf half[4][6];
+    for (int j = 0; j < 6; j++) {
+        vf v[6], y[4];
+        UNROLL for (int i = 0; i < 6; i++) v[i] = v_load(from + (i * 6 + j) * step);
+        result_1(v, y);
+        UNROLL for (int i = 0; i < 4; i++) half[i][j] = y[i];
+    }
+    for (int i = 0; i < b.i1; i++) {
+        vf y[4];
+        result_1(half[i], y);
+        UNROLL for (int j = 0; j < 4; j++)
+        {
+            if (j >= b.j1) break;
+            const vf sum = v_add(y[j], bias);
+            store(t, at + i * t->row + j * t->pixel, relu ? v_relu(sum) : sum, HALF);
+        }
+    }
 }
 
 /* Results never start outside of an image, but may end there. */
@@ -146,26 +195,13 @@ void SW__SIMD_NAME(sw__wino_result)(const sw__wino_tile *t, int64_t count, const
                                     const float *bias, bool relu)
 {
     const bounds b = bounds_of(t, SW_WINO_OUT);
-    float *const p = t->image + t->y * t->row + t->x * t->pixel;
+    const int64_t at = t->y * t->row + t->x * t->pixel;
     for (int64_t c = 0; c < count; c += VL) {
-        vf half[4][6];
-        for (int j = 0; j < 6; j++) {
-            vf v[6], y[4];
-            UNROLL for (int i = 0; i < 6; i++) v[i] = v_load(from + c + (i * 6 + j) * step);
-            result_1(v, y);
-            UNROLL for (int i = 0; i < 4; i++) half[i][j] = y[i];
-        }
         const vf plus = bias != NULL ? v_load(bias + c) : v_set(0);
-        for (int i = 0; i < b.i1; i++) {
-            vf y[4];
-            result_1(half[i], y);
-            UNROLL for (int j = 0; j < 4; j++)
-            {
-                if (j >= b.j1) break;
-                const vf sum = v_add(y[j], plus);
-                v_store(p + c + i * t->row + j * t->pixel, relu ? v_relu(sum) : sum);
-            }
-        }
+        if (t->half)
+            from_points(t, at + c, b, from + c, step, plus, relu, true);
+        else
+            from_points(t, at + c, b, from + c, step, plus, relu, false);
     }
 }
 
@@ -208,4 +244,14 @@ void SW__SIMD_NAME(sw__wino_weight_grads)(const float *from, int64_t step, int64
         from += ld;
         to += 9 * ld_to;
     }
+}
+
+void SW__SIMD_NAME(sw__wino_widen)(const uint16_t *from, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i += VL) v_store(to + i, v_load_bf16(from + i));
+}
+
+void SW__SIMD_NAME(sw__wino_narrow)(const float *from, int64_t n, uint16_t *to)
+{
+    for (int64_t i = 0; i < n; i += VL) v_store_bf16(to + i, v_load(from + i));
 }
