@@ -24,7 +24,7 @@ typedef struct tensor {
     char *data;
 } tensor;
 
-enum { ROWS, LAST, GAPS, REVERSED, LAYOUTS };
+enum { ROWS, LAST, GAPS, REVERSED, LAYOUTS, STEPS };
 
 static uint32_t seed = 1;
 
@@ -34,7 +34,7 @@ static double random_value(void)
     return (double)(seed >> 8) / 8388608.0 - 1.0;
 }
 
-/* Strides for a layout: row-major, channels last, row-major with gaps, all axes reversed. */
+/* Strides for a layout: row-major, channels last, row-major with gaps, all axes reversed; every other row of an odd number. */
 static void lay(sw__desc *d, int layout)
 {
     int order[SW_MAX_RANK];
@@ -44,6 +44,11 @@ static void lay(sw__desc *d, int layout)
     int64_t stride = 1;
     for (int i = r - 1; i >= 0; i--) {
         d->stride[order[i]] = stride;
+        if (layout == STEPS && i == r - 2) {
+            d->stride[order[i]] = 2 * stride;
+            stride *= SW_MAX(2 * d->dim[order[i]] - 1, 1);
+            continue;
+        }
         stride *= d->dim[order[i]] + (layout == GAPS && i > 0 ? 3 : 0);
     }
 }
@@ -434,6 +439,7 @@ static void convolutions(void)
         one_conv(q, SW_F32, ROWS, LAST, LAST, true, false);
         one_conv(q, SW_F32, LAST, ROWS, ROWS, false, true);
         one_conv(q, SW_F32, GAPS, REVERSED, GAPS, true, true);
+        one_conv(q, SW_F32, LAST, STEPS, LAST, true, true);
         one_conv(q, SW_F64, LAST, ROWS, ROWS, true, true);
         if (i % 4 == 0) one_conv(q, SW_BF16, LAST, ROWS, LAST, false, false);
     }

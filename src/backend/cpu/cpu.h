@@ -61,6 +61,8 @@ sw__desc sw__cpu_dense(sw_dtype t, int rank, const int64_t *dim);           /* r
 sw__desc sw__cpu_channels_last(sw_dtype t, int rank, const int64_t *dim);   /* [N, C, …] stored N, …, C */
 bool sw__cpu_same_strides(const sw__desc *a, const sw__desc *b);            /* on axes longer than 1 */
 bool sw__cpu_overlaps(const sw__desc *d); /* some axis longer than 1 has stride 0 */
+/* Each axis lies wholly inside a step of the next: oneDNN takes no others, though a slice with steps may interleave. */
+bool sw__cpu_nested(const sw__desc *d);
 
 /* Copies elements of one type between two layouts of the same dims; threaded when large. */
 void sw__cpu_copy(const sw__cpu *cpu, void *to, const sw__desc *to_desc, const void *from, const sw__desc *from_desc);

@@ -57,6 +57,17 @@ bool sw__cpu_overlaps(const sw__desc *d)
     return false;
 }
 
+bool sw__cpu_nested(const sw__desc *d)
+{
+    for (int i = 0; i < d->rank; i++) {
+        for (int j = 0; j < d->rank; j++) {
+            if (d->dim[i] <= 1 || d->dim[j] <= 1 || d->stride[i] == 0 || d->stride[j] <= d->stride[i]) continue;
+            if (d->stride[j] < d->stride[i] * d->dim[i]) return false;
+        }
+    }
+    return true;
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 typedef struct walk {

@@ -88,7 +88,7 @@ bool sw__cpu_conv_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
     (void)cpu;
     const sw__desc *const t = &d->in[i];
     if (i == 2) return t->dim[0] <= 1 || t->stride[0] == 1;
-    if (i == 1 && d->op != SW_OP_CONV_GRAD_W) return !sw__cpu_overlaps(t);
+    if (i == 1 && d->op != SW_OP_CONV_GRAD_W) return !sw__cpu_overlaps(t) && sw__cpu_nested(t);
     return channels_last(t) || dense(t);
 }
 
@@ -276,7 +276,8 @@ static bool dnn_can(const sw__cpu_plan *p, const conv *s)
     const uint8_t t = p->desc[s->x].dtype;
     if (t == SW_BF16 && s->c.relu && !sw__cpu_packed(&p->desc[s->y])) return false;
     return (t == SW_F32 || t == SW_BF16) && !some_empty(p) && !sw__cpu_overlaps(&p->desc[s->x]) &&
-           !sw__cpu_overlaps(&p->desc[s->y]) && !sw__cpu_overlaps(&p->desc[s->w]) && s->c.bias_stride == 1;
+           !sw__cpu_overlaps(&p->desc[s->y]) && !sw__cpu_overlaps(&p->desc[s->w]) && sw__cpu_nested(&p->desc[s->w]) &&
+           s->c.bias_stride == 1;
 }
 
 sw_status sw__cpu_conv_plan(sw__cpu_plan *p)

@@ -22,24 +22,13 @@ static bool plain(int64_t rows, int64_t cols, int64_t rs, int64_t cs)
     return (cs == 1 && rs >= cols) || (rs == 1 && cs >= rows);
 }
 
-/* One axis lies wholly inside a step of the next: oneDNN takes no others, though a slice with steps may interleave. */
-static bool nested(const sw__desc *t)
-{
-    for (int i = 0; i < t->rank; i++) {
-        for (int j = 0; j < t->rank; j++) {
-            if (t->dim[i] <= 1 || t->dim[j] <= 1 || t->stride[i] == 0 || t->stride[j] <= t->stride[i]) continue;
-            if (t->stride[j] < t->stride[i] * t->dim[i]) return false;
-        }
-    }
-    return true;
-}
-
 bool sw__cpu_matmul_accepts(const sw__cpu *cpu, const sw__op_desc *d, int i)
 {
     (void)cpu;
     const sw__desc *const t = &d->in[i];
     if (i == 2) return t->dim[0] <= 1 || t->stride[0] == 1;
-    return nested(t) && plain(t->dim[t->rank - 2], t->dim[t->rank - 1], t->stride[t->rank - 2], t->stride[t->rank - 1]);
+    const int row = t->rank - 2, col = t->rank - 1;
+    return sw__cpu_nested(t) && plain(t->dim[row], t->dim[col], t->stride[row], t->stride[col]);
 }
 
 static void describe(const sw__op_desc *d, sw__gemm *g)
