@@ -3,10 +3,10 @@
  * Forward and data gradient: V [36][tiles][k] of a block of tiles, U [36][k][m] of the weights, M = V U at each point.
  *   by tiles:    U is made once; each thread takes blocks of tiles through all three stages. Where U is small.
  *   by channels: V of a block of many tiles is made together; each thread takes panels of channels out, makes U for
- * them a chunk of channels in at a time, and it is used while it is in the cache. Where U is large. Weight gradient: V
- * and E [36][tiles][m] of a block of tiles together, then U = V^T E by blocks [k][m]: of all tiles at once if they are
- * few, else summed up over the blocks of tiles. Every sum has its order from the shapes alone, so results do not depend
- * on the number of threads. */
+ *                them a chunk of channels in at a time, and it is used while it is in the cache. Where U is large.
+ * Weight gradient: V and E [36][tiles][m] of a block of tiles together, then U = V^T E by blocks [k][m]: of all tiles at
+ * once if they are few, else summed up over the blocks of tiles.
+ * Every sum has its order from the shapes alone, so results do not depend on the number of threads. */
 #include "backend/cpu/wino.h"
 #include "backend/cpu/gemm.h"
 
@@ -211,8 +211,10 @@ static void pack_weights(const run *r, int64_t at, int64_t ld, int rows, int64_t
     const sw__wino *const w = r->w;
     const float *from = (const float *)(const void *)r->weights + at;
     if (w->half) {
-        for (int i = 0; i < rows; i++) SW__SIMD_PICK(w->level, sw__wino_widen)
-        ((const uint16_t *)(const void *)r->weights + at + i * ld, n, wide + i * n);
+        const bool together = ld == n; /* then one by one they may end amid a vector, and the last one amid nothing */
+        const int64_t pieces = together ? 1 : rows, size = together ? rows * n : n;
+        for (int64_t i = 0; i < pieces; i++) SW__SIMD_PICK(w->level, sw__wino_widen)
+        ((const uint16_t *)(const void *)r->weights + at + i * ld, size, wide + i * n);
         from = wide;
         ld = n;
     }
