@@ -34,7 +34,8 @@ static double random_value(void)
     return (double)(seed >> 8) / 8388608.0 - 1.0;
 }
 
-/* Strides for a layout: row-major, channels last, row-major with gaps, all axes reversed; every other row of an odd number. */
+/* Strides for a layout: row-major, channels last, row-major with gaps, all axes reversed; every other row of an odd
+ * number. */
 static void lay(sw__desc *d, int layout)
 {
     int order[SW_MAX_RANK];

@@ -199,7 +199,8 @@ sw_status sw__cpu_matmul_plan(sw__cpu_plan *p)
         snprintf(p->note, sizeof p->note, "empty");
         return SW_OK;
     }
-    if (t == SW_BF16 && p->cpu->simd == SW_SIMD_AVX512 && s->g.k > 0 && dnn_can(&s->g) && (!s->g.relu || sw__cpu_packed(&p->d.out[0]))) {
+    if (t == SW_BF16 && p->cpu->simd == SW_SIMD_AVX512 && s->g.k > 0 && dnn_can(&s->g) &&
+        (!s->g.relu || sw__cpu_packed(&p->d.out[0]))) {
         sw__cpu_plan_threads(p, work_of(&s->g));
         p->exec = exec_dnn;
         return plan_dnn(p, s);

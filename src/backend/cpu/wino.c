@@ -4,8 +4,8 @@
  *   by tiles:    U is made once; each thread takes blocks of tiles through all three stages. Where U is small.
  *   by channels: V of a block of many tiles is made together; each thread takes panels of channels out, makes U for
  *                them a chunk of channels in at a time, and it is used while it is in the cache. Where U is large.
- * Weight gradient: V and E [36][tiles][m] of a block of tiles together, then U = V^T E by blocks [k][m]: of all tiles at
- * once if they are few, else summed up over the blocks of tiles.
+ * Weight gradient: V and E [36][tiles][m] of a block of tiles together, then U = V^T E by blocks [k][m]: of all tiles
+ * at once if they are few, else summed up over the blocks of tiles.
  * Every sum has its order from the shapes alone, so results do not depend on the number of threads. */
 #include "backend/cpu/wino.h"
 #include "backend/cpu/gemm.h"
