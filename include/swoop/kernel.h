@@ -141,7 +141,7 @@ typedef void sw_op_grid_rule(const sw_shape *in, const sw_shape *out, sw_op_grid
  *                          that is not in `fixed` (to be written), the grid's numbers, i64 n
  * n is the number of work-items that have something to do: on a GPU there are a few more, for which ITEM >= n. Every
  * element of what a kernel writes must be written; what lay there before is not zero. The same inputs have to
- * give the same results: of equal ops one is computed, and one that reads variables alone only after one was written. */
+ * give the same results: of equal ops one is computed, one that reads variables alone only after one was written. */
 typedef struct sw_op_def {
     const char *name;                       /* letters, digits and _, no digit first; not registered yet */
     int n_in, n_out;                        /* at least 1 each */
