@@ -355,7 +355,7 @@ static sw_graph *layers_graph(bool learn, double clip, sw_t *weights)
     must(sw_graph_new(&g));
     sw_t x = sw_input(g, "x", SW_F32, 2, (int64_t[]){4, WIDTH});
     for (int i = 0; i < LAYERS; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "w%d", i);
         weights[i] = sw_param(g, name, 2, (int64_t[]){WIDTH, WIDTH}, (sw_init){.kind = SW_INIT_NORMAL, .b = 0.03});
         x = sw_tanh(sw_matmul(x, weights[i]));
@@ -384,7 +384,7 @@ static void step_layers(sw_device *d, bool learn, double clip, float **out, sw_p
     set_scalar(p, SW_INPUT_LR, 0.5);
     must(sw_program_run(p));
     for (int i = 0; i < LAYERS; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "w%d", i);
         if (learn) must(sw_params_get(params, sw_params_find(params, name), SW_F32, out[i], WIDTH * WIDTH));
         else must(sw_program_get(p, sw_program_output(p, name), SW_F32, out[i], WIDTH * WIDTH));

@@ -188,8 +188,7 @@ static void fill_values(const source *s, size_t i, double *out, size_t n)
 static void fill_in_place(const sw_params *p, const sw__var_slot *s, const source *from, char *to)
 {
     const int64_t n = s->info.elements, pieces = (n + PIECE - 1) / PIECE;
-    const int threads = pieces > 8 ? SW_MAX(p->device->traits->compute_units, 1) : 1;
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(SW_MAX(p->device->traits->compute_units, 1)) schedule(static) if (pieces > 8)
     for (int64_t k = 0; k < pieces; k++) {
         double values[PIECE];
         const size_t count = (size_t)SW_MIN((int64_t)PIECE, n - k * PIECE);

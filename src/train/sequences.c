@@ -21,8 +21,9 @@ static int64_t distance(const int64_t *a, int64_t m, const int64_t *b, int64_t n
 sw_status sw__sequences_score(const sw_trainer *t, const float *outputs, const int64_t *y, int64_t n, sw__sequences *sum)
 {
     const int64_t classes = t->output_classes, steps = t->output_size / classes, room = t->y_shape[0];
-    int64_t *const read = sw__malloc((size_t)(steps + room + 1) * sizeof *read), *const row = read + steps;
+    int64_t *const read = sw__malloc((size_t)(steps + room + 1) * sizeof *read);
     if (!read) return sw__no_memory((size_t)(steps + room + 1) * sizeof *read, "what was read");
+    int64_t *const row = read + steps;
     for (int64_t i = 0; i < n; i++, outputs += steps * classes, y += room) {
         int64_t length = 0;
         while (length < room && y[length] >= 0) length++;
