@@ -656,7 +656,8 @@ static sw_status evaluate_batch(sw_trainer *t, const sw_batch *b, evaluation *e)
     if (!e->outputs) return SW_OK;
     SW_TRY(sw_program_get(p->program, p->output, SW_F32, e->outputs, b->n * t->output_size));
     if (t->target == SW_TARGET_SEQUENCE) return sw__sequences_score(t, e->outputs, b->y, b->n, &e->read);
-    count_confusion(e->outputs, b->y, b->n * t->positions, t->output_size / t->positions, e->confusion);
+    if (e->confusion)
+        count_confusion(e->outputs, b->y, b->n * t->positions, t->output_size / t->positions, e->confusion);
     return SW_OK;
 }
 
@@ -676,7 +677,8 @@ sw_status sw_trainer_evaluate(sw_trainer *t, const sw_dataset *d, sw_metrics *ou
     const sw_dataset_info *about = sw_dataset_about(d);
     SW_TRY(sw__trainer_prepare(t, d, SW__EVAL));
     if (about->target == SW_TARGET_NONE) return sw__fail(SW_ERR_DATA, "%s: no labels to evaluate against", about->name);
-    evaluation e = {.confusion = t->target == SW_TARGET_CLASS ? confusion : NULL};
+    evaluation e = {.loss = 0};
+    if (t->target == SW_TARGET_CLASS) e.confusion = confusion;
     const int64_t batch = sw__eval_batch(t, about->count);
     SW_TRY(sw__trainer_programs(t, SW__EVAL, about->count, batch, false));
     sw_loader *loader = NULL;
