@@ -353,12 +353,11 @@ static void index_uses(sorter *t)
             t->users[r]++;
             t->user_sum[r] += i;
         }
-    for (uint32_t r = 0; r < s->n_storages; r++) t->use_start[r + 1] = t->use_start[r] + (uint32_t)t->users[r];
-    for (uint32_t i = s->n_steps; i-- > 0;)
-        for (int k = 0; k < s->steps[i].n_in + s->steps[i].n_out; k++) t->use[--t->use_start[s->steps[i].refs[k].storage + 1]] = i;
-    for (uint32_t r = 0; r < s->n_storages; r++) t->use_start[r] = t->use_start[r + 1]; /* each was counted down to its start */
-    t->use_start[s->n_storages] = 0;
-    for (uint32_t r = 0; r < s->n_storages; r++) t->use_start[s->n_storages] += (uint32_t)t->users[r];
+    uint32_t end = 0;
+    for (uint32_t r = 0; r < s->n_storages; r++) t->use_start[r] = end += (uint32_t)t->users[r];
+    t->use_start[s->n_storages] = end;
+    for (uint32_t i = s->n_steps; i-- > 0;) /* each is counted down from its end to its start */
+        for (int k = 0; k < s->steps[i].n_in + s->steps[i].n_out; k++) t->use[--t->use_start[s->steps[i].refs[k].storage]] = i;
 }
 
 static sw_status sort_steps(sorter *t, const orderer *o)
@@ -406,7 +405,7 @@ static sw_status sort_all(orderer *o)
     const struct { void *at; size_t n, size; } tables[] = {
         {&t.waits, n, sizeof *t.waits}, {&t.order, n, sizeof *t.order}, {&t.done, n, sizeof *t.done},
         {&t.growth, n, sizeof *t.growth}, {&t.users, m, sizeof *t.users}, {&t.user_sum, m, sizeof *t.user_sum},
-        {&t.use_start, m + 1, sizeof *t.use_start}, {&t.born, m, sizeof *t.born}, {&t.stays, m, sizeof *t.stays},
+        {&t.use_start, m, sizeof *t.use_start}, {&t.born, m, sizeof *t.born}, {&t.stays, m, sizeof *t.stays},
         {&t.use, uses, sizeof *t.use}};
     sw_status st = SW_OK;
     for (size_t i = 0; i < SW_COUNT(tables); i++) {
