@@ -75,21 +75,28 @@ static void product(const run *x, const sw__step_matrix *m, const float *a, int6
     }
 }
 
-static sw_status exec_f32(sw__cpu_plan *p, void *const *ptr)
+sw_status sw__cpu_recurrent_packed(sw__cpu_plan *p, void *const *ptr, int64_t gates, int64_t proj,
+                                   void (*pack)(const sw__cpu_plan *, void *const *, const sw__step_matrix *, int64_t),
+                                   void (*walk)(const sw__cpu_plan *, void *const *, int64_t))
 {
     const sw__recurrent_plan *const s = p->state;
-    const int64_t gates = panels_of(&s->gates, s->level), proj = s->proj.in >= 0 ? panels_of(&s->proj, s->level) : 0;
     const int threads = (int)s->threads;
     SW_TRY(sw__cpu_check_steps(p, ptr));
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)
-        for (int64_t j = 0; j < gates + proj; j++)
-            pack_panel(p, ptr, j < gates ? &s->gates : &s->proj, j < gates ? j : j - gates);
+        for (int64_t j = 0; j < gates + proj; j++) pack(p, ptr, j < gates ? &s->gates : &s->proj, j < gates ? j : j - gates);
 #pragma omp for schedule(static, 1)
-        for (int64_t i = 0; i < s->threads; i++) run_part(p, ptr, i);
+        for (int64_t i = 0; i < s->threads; i++) walk(p, ptr, i);
     }
     return SW_OK;
+}
+
+static sw_status exec_f32(sw__cpu_plan *p, void *const *ptr)
+{
+    const sw__recurrent_plan *const s = p->state;
+    return sw__cpu_recurrent_packed(p, ptr, panels_of(&s->gates, s->level),
+                                    s->proj.in >= 0 ? panels_of(&s->proj, s->level) : 0, pack_panel, run_part);
 }
 
 int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b)
@@ -171,12 +178,15 @@ sw_status sw__cpu_recurrent_plan(sw__cpu_plan *p)
     const sw_dtype t = (sw_dtype)p->d.out[0].dtype;
     const arithmetic in = t == SW_F64 ? IN_F64 : t == SW_BF16 ? IN_BF16 : IN_F32;
     SW_TRY(exec_of(in, p));
-    if (sw__cpu_units_can(p)) return sw__cpu_units_plan(p);
     sw__recurrent_plan *const s = sw__calloc(1, sizeof *s);
     if (s == NULL) return sw__no_memory(sizeof *s, "a planned op");
     p->state = s;
     s->r = sw__recurrent_of(p->d.op, &p->attr, p->d.out[0].dim);
     s->level = p->cpu->simd;
+    if (sw__cpu_units_can(p)) {
+        sw__cpu_units_plan(p);
+        return SW_OK;
+    }
     const sw__recurrent *const r = &s->r;
     const double work = (double)r->batch * (double)r->steps * (double)r->rows * (double)(r->state + 16);
     sw__cpu_plan_threads(p, work);

@@ -113,16 +113,5 @@ static void product(const run *x, const sw__step_matrix *m, const float *a, int6
 sw_status sw__cpu_recurrent_bf16(sw__cpu_plan *p, void *const *ptr)
 {
     const sw__recurrent_plan *const s = p->state;
-    const int64_t gates = panels_of(&s->gates), proj = s->proj.in >= 0 ? panels_of(&s->proj) : 0;
-    const int threads = (int)s->threads;
-    SW_TRY(sw__cpu_check_steps(p, ptr));
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-#pragma omp for schedule(static)
-        for (int64_t j = 0; j < gates + proj; j++)
-            pack_panel(p, ptr, j < gates ? &s->gates : &s->proj, j < gates ? j : j - gates);
-#pragma omp for schedule(static, 1)
-        for (int64_t i = 0; i < s->threads; i++) run_part(p, ptr, i);
-    }
-    return SW_OK;
+    return sw__cpu_recurrent_packed(p, ptr, panels_of(&s->gates), s->proj.in >= 0 ? panels_of(&s->proj) : 0, pack_panel, run_part);
 }

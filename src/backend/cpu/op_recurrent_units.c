@@ -159,18 +159,14 @@ static sw_status exec_units(sw__cpu_plan *p, void *const *ptr)
 
 bool sw__cpu_units_can(const sw__cpu_plan *p)
 {
-    const sw__recurrent r = sw__recurrent_of(p->d.op, &p->attr, p->d.out[0].dim);
-    return p->d.out[0].dtype == SW_F32 && !r.backward && r.proj < 0 && r.steps > 0 && r.hidden > 0 && r.batch > 0 &&
-           (r.batch == 1 || r.batch < p->cpu->threads);
+    const sw__recurrent *const r = &((const sw__recurrent_plan *)p->state)->r;
+    return p->d.out[0].dtype == SW_F32 && !r->backward && r->proj < 0 && r->steps > 0 && r->hidden > 0 && r->batch > 0 &&
+           (r->batch == 1 || r->batch < p->cpu->threads);
 }
 
-sw_status sw__cpu_units_plan(sw__cpu_plan *p)
+void sw__cpu_units_plan(sw__cpu_plan *p)
 {
-    sw__recurrent_plan *const s = sw__calloc(1, sizeof *s);
-    if (s == NULL) return sw__no_memory(sizeof *s, "a planned op");
-    p->state = s;
-    s->r = sw__recurrent_of(p->d.op, &p->attr, p->d.out[0].dim);
-    s->level = p->cpu->simd;
+    sw__recurrent_plan *const s = p->state;
     const sw__recurrent *const r = &s->r;
     const double step_work = (double)r->batch * (double)r->rows * (double)r->state;
     sw__cpu_plan_threads(p, step_work < 50000 ? 0 : step_work * (double)r->steps); /* else waiting costs more than it saves */
@@ -183,5 +179,4 @@ sw_status sw__cpu_units_plan(sw__cpu_plan *p)
     p->packs = packs;
     p->pack = pack;
     snprintf(p->note, sizeof p->note, "units, %lld threads", (long long)s->threads);
-    return SW_OK;
 }

@@ -38,15 +38,19 @@ typedef struct sw__recurrent_plan {
     sw__simd level;
 } sw__recurrent_plan;
 
-/* op_recurrent_units.c: for few samples */
+/* op_recurrent_units.c: for few samples; the plan's state is there, with r and level */
 bool sw__cpu_units_can(const sw__cpu_plan *p);
-sw_status sw__cpu_units_plan(sw__cpu_plan *p);
+void sw__cpu_units_plan(sw__cpu_plan *p);
 sw_status sw__cpu_recurrent_f64(sw__cpu_plan *p, void *const *ptr);
 /* op_recurrent_bf16.c, which only machines with AVX512_BF16 have: bytes of a packed matrix, floats of room beside the
  * shared ones, exec */
 size_t sw__cpu_recurrent_bf16_packed(const sw__step_matrix *m);
 int64_t sw__cpu_recurrent_bf16_room(const sw__recurrent_plan *s, int64_t samples);
 sw_status sw__cpu_recurrent_bf16(sw__cpu_plan *p, void *const *ptr);
+/* Weights are packed by all threads together, `gates` and `proj` panels of them, then each walks its part of the samples. */
+sw_status sw__cpu_recurrent_packed(sw__cpu_plan *p, void *const *ptr, int64_t gates, int64_t proj,
+                                   void (*pack)(const sw__cpu_plan *p, void *const *ptr, const sw__step_matrix *m, int64_t j),
+                                   void (*walk)(const sw__cpu_plan *p, void *const *ptr, int64_t part));
 /* lengths[b]: T without lengths */
 int64_t sw__cpu_steps(const sw__cpu_plan *p, void *const *ptr, int64_t b);
 sw_status sw__cpu_check_steps(const sw__cpu_plan *p, void *const *ptr); /* all lengths, before a run */
