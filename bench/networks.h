@@ -1,4 +1,5 @@
-/* networks.h: the networks of step.c and ops.c, and what both do with them: record the graph of a step, give it data, run it.
+/* networks.h: the networks of step.c and ops.c, and what both do with them: record the graph of a step, give it data, run it;
+ * and a clock.
  * Included by each; what they measure is their own. */
 #ifndef SW_BENCH_NETWORKS_H
 #define SW_BENCH_NETWORKS_H
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <swoop/swoop.h>
+#include <time.h>
 
 typedef struct network {
     const char *name, *model;
@@ -41,6 +43,19 @@ static void check(sw_status st)
     if (st == SW_OK) return;
     fprintf(stderr, "bench: %s\n", sw_error());
     exit(1);
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
 /* What is asked for, and what is made of it. */

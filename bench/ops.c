@@ -10,7 +10,6 @@
 #include "exec/exec.h"
 #include "graph/recurrent.h"
 #include <getopt.h>
-#include <time.h>
 
 #define MAX_HEARD 4096
 #define MAX_DESCS 16
@@ -140,19 +139,6 @@ static void print_launch(const sw_program *p, const sw__launch *l)
     separator = "";
     if (h) made_of(h);
     printf("]}\n");
-}
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 static double *time_steps(const bench *b)

@@ -9,7 +9,6 @@ Input is the x of the safetensors file that torch_step.py wrote. All graph optim
 import argparse
 import json
 import math
-import os
 import statistics
 import sys
 import time
@@ -17,16 +16,7 @@ import time
 import onnxruntime
 from safetensors.numpy import load_file
 
-
-def seconds_since_process_start():
-    with open("/proc/self/stat") as f:
-        started = int(f.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
-
-
-def peak_rss_mib():
-    with open("/proc/self/status") as f:
-        return next(int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM"))
+from process import peak_rss_mib, seconds_since_process_start
 
 
 def session_of(args):
